@@ -1,0 +1,51 @@
+"""Whether an answer fits its question, by the question's own JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from jsonschema.exceptions import best_match  # pyright: ignore[reportUnknownVariableType]
+from msgspec import UNSET
+
+from coatcheck.errors import InvalidAnswer, InvalidArgument
+from coatcheck.payload import Payload, decode, encode
+from coatcheck.task import InputRequest
+
+
+def check(key: str, request: InputRequest, answer: Payload) -> None:
+    """Raises InvalidAnswer with the reason if the answer does not satisfy the question's schema."""
+    if request.answer_schema is UNSET:
+        return
+    validator = Draft202012Validator(decode(request.answer_schema))
+    errors = validator.iter_errors(decode(answer))  # pyright: ignore[reportUnknownMemberType]
+    if worst := cast("ValidationError | None", best_match(errors)):
+        where = worst.json_path.removeprefix("$").lstrip(".")
+        raise InvalidAnswer(key, f"{where}: {worst.message}" if where else worst.message)
+
+
+def request_of(method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None) -> InputRequest:
+    """Make a question.
+
+    Raises:
+        InvalidArgument: It has no JSON form, or its schema is none.
+    """
+    if answer_schema is not None:
+        try:
+            Draft202012Validator.check_schema(answer_schema)
+        except SchemaError as error:
+            raise InvalidArgument(f"The question's schema is not valid JSON Schema: {error.message}") from error
+    schema = UNSET if answer_schema is None else encode(answer_schema)
+    return InputRequest(method=method, params=encode(params), answer_schema=schema)
+
+
+def elicitation_answer(content_schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an elicitation's answer: content only where the person accepted."""
+    return {
+        "type": "object",
+        "required": ["action"],
+        "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
+        "if": {"properties": {"action": {"const": "accept"}}},
+        "then": {"required": ["content"], "properties": {"content": content_schema}},
+    }

@@ -1,0 +1,199 @@
+"""What running work may do to its own task: tell how far it is, remember steps, ask its caller, put out parts."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+from coatcheck.answers import elicitation_answer, request_of
+from coatcheck.engine import Engine
+from coatcheck.errors import InvalidArgument, LeaseLost, Refused, TaskNotFound
+from coatcheck.lifecycle import InputRequested, InputWithdrawn, Noted, Recorded, WorkerEvent
+from coatcheck.payload import Payload, canonical, decode, encode
+from coatcheck.task import Entry, InputRequest, Progress, Task
+
+Value = TypeVar("Value")
+STEP, OUTPUT = "step", "output"
+
+
+class TaskContext:
+    def __init__(self, engine: Engine, task: Task, park: Callable[[], None]) -> None:
+        """`park` stops the work until its open questions are answered; a new worker then starts it over."""
+        self._engine, self.task, self._park = engine, task, park
+        self.is_stopping = False
+        self._steps: dict[str, Payload] | None = None
+        self._uses: Counter[str] = Counter()
+        self._note: Noted | None = None
+        self._noted_at = -math.inf
+        self._flush: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._questions = 0
+        self._asking_since = 0.0
+        self._asked_for = 0.0
+
+    # How far the work is
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell whoever watches how far the work is. Cheap: written at most twice a second; it never runs backwards."""
+        for name, value in (("done", done), ("total", total)):
+            if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidArgument(f"{name} must be a finite number from 0 up, but it is {value!r}.")
+        self._note = Noted(
+            self.task.attempt, message or (self._note and self._note.message), Progress(done=done, total=total)
+        )
+        await self._note_soon()
+
+    async def note(self, message: str) -> None:
+        """Say in a sentence what the work is doing."""
+        self._note = Noted(self.task.attempt, message, self._note and self._note.progress)
+        await self._note_soon()
+
+    async def flush(self) -> None:
+        """Write what was noted and not yet written."""
+        if self._flush:
+            self._flush.cancel()
+            self._flush = None
+        note, self._note = self._note, None
+        if note:
+            self._noted_at = asyncio.get_running_loop().time()
+            await self._report(note)
+
+    # What survives a lost worker
+
+    async def step(
+        self, name: str, function: Callable[..., Value | Awaitable[Value]], *args: Any, **kwargs: Any
+    ) -> Value:
+        """Run `function` once, however often the work is run again: later runs get the recorded value.
+
+        Steps of one name are told apart by their order. The value must have a JSON form, and is returned as
+        it looks after a round trip through it, so that the first run sees what a later one will see.
+        """
+        key = self.step_key(name)
+        recorded = await self.recall(key)
+        if recorded is None:
+            made = function(*args, **kwargs)
+            recorded = await self.record(key, await made if inspect.isawaitable(made) else made)
+        return cast("Value", decode(recorded))
+
+    def step_key(self, name: str) -> str:
+        return self._nth(f"{STEP}:{name}")
+
+    async def recall(self, key: str) -> Payload | None:
+        """Return what an earlier run recorded under `key`."""
+        if self._steps is None:
+            self._steps = await self._recorded_steps()
+        return self._steps.get(key)
+
+    async def record(self, key: str, value: Any) -> Payload:
+        payload = encode(value)
+        await self._append(STEP, key, payload)
+        return payload
+
+    async def output(self, chunk: Any) -> None:
+        """Put out a part of the result, in order, for the caller to read while the work goes on."""
+        await self._append(OUTPUT, "", encode(chunk))
+
+    # Questions to the caller
+
+    async def elicit(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask a person; return the action (accept, decline, cancel) and, if accepted, the content."""
+        params = {"mode": "form", "message": message, "requestedSchema": schema}
+        return await self.ask("elicitation/create", params, elicitation_answer(schema))
+
+    async def ask(self, method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None = None) -> Any:
+        """Put a question to the caller and return the answer, in the protocol's words. It may take days.
+
+        A question is known by its content, and equal ones by their order, so work that is run again gets the
+        answers it already had.
+        """
+        request = request_of(method, params, answer_schema)
+        key = self._nth(_fingerprint(request))
+        if key not in self.task.input_responses:
+            self._questions += 1
+            if self._questions == 1:
+                self._asking_since = asyncio.get_running_loop().time()
+            try:
+                await self._put(key, request)
+            finally:
+                self._questions -= 1
+                if self._questions == 0:
+                    self._asked_for += asyncio.get_running_loop().time() - self._asking_since
+        return decode(self.task.input_responses[key])
+
+    @property
+    def is_asking(self) -> bool:
+        return self._questions > 0
+
+    def seconds_waited(self) -> float:
+        """Return for how long the work has been waiting for answers."""
+        asking = asyncio.get_running_loop().time() - self._asking_since if self.is_asking else 0.0
+        return self._asked_for + asking
+
+    async def _put(self, key: str, request: InputRequest) -> None:
+        policy = self._engine.policy
+        await self._report(InputRequested(self.task.attempt, {key: request}, policy.patience))
+        try:
+            patience = policy.park_after.total_seconds() if self.task.resumable else math.inf
+            while key not in self.task.input_responses:
+                fresh = await self._engine.wait(self.task, min(patience, 3600.0))
+                if fresh.lease is None or fresh.attempt != self.task.attempt:
+                    raise LeaseLost(f"Attempt {self.task.attempt} no longer holds task {self.task.id}")
+                if fresh.version == self.task.version and self.task.resumable:
+                    self._park()
+                self._learn(fresh)
+        except asyncio.CancelledError:
+            if not self.is_stopping:  # the work itself gave up on the question
+                with suppress(Refused, TaskNotFound):
+                    await asyncio.shield(self._report(InputWithdrawn(self.task.attempt, (key,))))
+            raise
+
+    # Writing
+
+    async def _note_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = self._noted_at + self._engine.policy.note_interval.total_seconds()
+        if loop.time() >= due:
+            await self.flush()
+        elif self._flush is None:
+            self._flush = loop.call_at(due, self._flush_later)
+
+    def _flush_later(self) -> None:
+        async def flush() -> None:
+            self._flush = None
+            with suppress(Refused, TaskNotFound):  # whoever took the task away has the last word
+                await self.flush()
+
+        self._flush = asyncio.get_running_loop().create_task(flush())
+
+    async def _append(self, kind: str, key: str, value: Payload) -> None:
+        entry = Entry(kind=kind, key=key, value=value, at=self._engine.clock())
+        await self._report(Recorded(self.task.attempt, (entry,)))
+
+    async def _report(self, event: WorkerEvent) -> None:
+        self._learn(await self._engine.report(self.task, event))
+
+    def _learn(self, fresh: Task) -> None:
+        if fresh.version > self.task.version:
+            self.task = fresh
+
+    async def _recorded_steps(self) -> dict[str, Payload]:
+        steps: dict[str, Payload] = {}
+        seen, total = 0, self.task.entries if self.task.attempt > 1 else 0
+        while seen < total:
+            entries = await self._engine.journal(self.task.id, self.task.owner, after=seen)
+            steps.update((entry.key, entry.value) for entry in entries if entry.kind == STEP)
+            seen += len(entries)
+        return steps
+
+    def _nth(self, name: str) -> str:
+        self._uses[name] += 1
+        return f"{name}#{self._uses[name]}"
+
+
+def _fingerprint(request: InputRequest) -> str:
+    return hashlib.blake2b(request.method.encode() + canonical(request.params), digest_size=8).hexdigest()

@@ -1,0 +1,232 @@
+"""What can be asked of tasks. One verb is one event is one write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from coatcheck import answers
+from coatcheck.errors import IdempotencyConflict, InvalidArgument, Refused, TaskNotFound
+from coatcheck.ids import Ids
+from coatcheck.lifecycle import (
+    Cancelled,
+    Claimed,
+    Event,
+    InputProvided,
+    Recorded,
+    Stalled,
+    WorkerEvent,
+    WorkerLost,
+    advance,
+)
+from coatcheck.liveness import is_dead
+from coatcheck.payload import canonical, encode
+from coatcheck.policy import Policy, Terms, lifetime, poll_interval
+from coatcheck.store import EVERYONE, Query, Store
+from coatcheck.task import Entry, Position, Task, ToolCall
+
+_BATCH = 100
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Engine:
+    """Clients submit and ask, workers claim and report, a timer sweeps."""
+
+    def __init__(self, store: Store, policy: Policy = Policy(), clock: Callable[[], datetime] = utc_now) -> None:
+        self._store, self.policy, self.clock = store, policy, clock
+        self._ids = Ids()
+
+    # For clients
+
+    async def submit(
+        self,
+        call: ToolCall,
+        *,
+        owner: str | None = None,
+        terms: Terms = Terms(),
+        idempotency_key: str | None = None,
+        claimed_by: str | None = None,
+    ) -> Task:
+        """Make a task of `call`, durable when this returns, and waiting for a worker unless `claimed_by` one.
+
+        Raises:
+            InvalidArgument: A wish that cannot be met.
+            IdempotencyConflict: The key stands for another call of this owner.
+            QuotaExceeded: The owner has too many unfinished tasks.
+        """
+        _check_names(owner=owner, idempotency_key=idempotency_key)
+        now, ttl = self.clock(), lifetime(self.policy, terms)
+        task = Task(
+            id=self._ids.new(),
+            owner=owner,
+            call=call,
+            created_at=now,
+            updated_at=now,
+            expires_at=now + ttl if ttl else None,
+            poll_interval=poll_interval(self.policy, terms),
+            resumable=terms.resumable,
+            idempotency_key=idempotency_key,
+        )
+        if claimed_by:
+            task = advance(task, Claimed(claimed_by, now + self.policy.lease), now)
+        return await self._insert(task)
+
+    async def get(self, task_id: str, owner: str | None = None) -> Task:
+        return self._visible(task_id, owner, await self._store.get(task_id))
+
+    async def list(self, owner: str | None = None, *, after: Position | None = None, limit: int = 50) -> Sequence[Task]:
+        """Return the owner's tasks, newest first; `after` is the `position` of the last one seen."""
+        if not 1 <= limit <= 1000:
+            raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
+        tasks = await self._store.list(Query(owner=owner, after=after, limit=limit))
+        return [task for task in tasks if not self._is_expired(task)]
+
+    async def wait(self, task: Task, timeout: float) -> Task:
+        """Return the task once it has changed for its caller since `task`, or as it is after `timeout` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        fresh = task
+        while True:
+            left = max(0.0, deadline - loop.time())
+            kept = await self._store.get(task.id, newer_than=fresh.version, timeout=left)
+            fresh = self._visible(task.id, task.owner, kept)
+            if fresh.updated_at > task.updated_at or loop.time() >= deadline:
+                return fresh
+
+    async def finished(self, task: Task, timeout: float = 3600) -> Task:
+        """Return the task once it is terminal, or as it is after `timeout` seconds. The task runs on either way."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while not task.status.is_terminal and (left := deadline - loop.time()) > 0:
+            task = await self.wait(task, left)
+        return task
+
+    async def answer(self, task_id: str, owner: str | None, responses: Mapping[str, Any]) -> Task:
+        """Deliver input; the task goes on once nothing is outstanding. Keys that are not open are ignored.
+
+        Raises:
+            InvalidAnswer: One does not fit its question. None of them was taken, all questions stay open.
+            AlreadyFinished: The task is terminal.
+        """
+        task = await self.get(task_id, owner)
+        fitting = {key: encode(value) for key, value in responses.items() if key in task.input_requests}
+        for key, answer in fitting.items():
+            answers.check(key, task.input_requests[key], answer)
+        return await self._apply(task, InputProvided(fitting)) if fitting or task.status.is_terminal else task
+
+    async def cancel(self, task_id: str, owner: str | None = None, reason: str | None = None) -> Task:
+        """Cancel at once. Whoever works on it notices, and a late result is refused.
+
+        Raises:
+            AlreadyFinished: The task is terminal.
+        """
+        return await self._apply(await self.get(task_id, owner), Cancelled(reason, self.policy.retention))
+
+    async def journal(self, task_id: str, owner: str | None = None, *, after: int = 0) -> Sequence[Entry]:
+        """Return what the work recorded and put out, in order, without the first `after` entries."""
+        await self.get(task_id, owner)
+        return await self._store.journal(task_id, after=after)
+
+    # For workers
+
+    async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
+        """Return tasks of `tools` that need a worker; if there are none, wait up to `timeout` seconds for one."""
+        offered = await self._store.waiting(tools, limit=limit, timeout=timeout)
+        return [task for task in offered if not self._is_expired(task)]
+
+    async def claim(self, offered: Sequence[Task], worker: str) -> Sequence[Task]:
+        """Take these tasks for `worker`; return those that nobody else took first."""
+        now = self.clock()
+        claims = [advance(task, Claimed(worker, now + self.policy.lease), now) for task in offered]
+        won = await asyncio.gather(*(self._store.replace(task) for task in claims))
+        return [task for task, is_won in zip(claims, won, strict=True) if is_won]
+
+    async def report(self, task: Task, event: WorkerEvent) -> Task:
+        """Write what a worker says of the task it holds.
+
+        Raises:
+            LeaseLost: It holds it no longer.
+            AlreadyFinished: The task is terminal.
+        """
+        return await self._apply(task, event)
+
+    # For the timer
+
+    async def sweep(self) -> None:
+        """Free the tasks of lost workers, forget expired ones.
+
+        Safe on every node at once: each change is a compare-and-swap, so no leader is needed.
+        """
+        while late := await self._store.overdue(self.clock(), limit=_BATCH):
+            await asyncio.gather(*(self._settle(task) for task in late))
+            if len(late) < _BATCH:
+                break
+        await self._take_from_the_dead()
+
+    async def _take_from_the_dead(self) -> None:
+        """Free what dead processes of this host hold, without waiting for their leases."""
+        after: Position | None = None
+        while held := await self._store.list(Query(owner=EVERYONE, is_held=True, after=after, limit=_BATCH)):
+            dead = {lease.worker for task in held if (lease := task.lease) and is_dead(lease.worker)}
+            taken = [(task, lease.worker) for task in held if (lease := task.lease) and lease.worker in dead]
+            await asyncio.gather(*(self._lose(task, "its process has ended", worker) for task, worker in taken))
+            after = held[-1].position
+
+    async def _settle(self, task: Task) -> None:
+        if self._is_expired(task):
+            await self._store.delete(task)
+        elif task.lease and not task.lease.is_stalled:
+            with suppress(Refused, TaskNotFound):
+                await self._apply(task, Stalled(self.clock() + self.policy.lease / 2))
+        else:
+            await self._lose(task, "its lease ran out")
+
+    async def _lose(self, task: Task, reason: str, dead_worker: str | None = None) -> None:
+        policy = self.policy
+        with suppress(Refused, TaskNotFound):
+            await self._apply(task, WorkerLost(policy.max_losses, reason, dead_worker, policy.retention))
+
+    async def _insert(self, task: Task) -> Task:
+        while True:
+            kept = await self._store.insert(task, quota=self.policy.quota if task.owner is not None else None)
+            if kept.id == task.id:
+                return task
+            if self._is_expired(kept):
+                await self._store.delete(kept)
+                continue
+            same = kept.call.tool == task.call.tool and canonical(kept.call.arguments) == canonical(task.call.arguments)
+            if same:
+                return kept
+            raise IdempotencyConflict(task.idempotency_key or "")
+
+    def _is_expired(self, task: Task) -> bool:
+        return task.expires_at is not None and task.expires_at <= self.clock()
+
+    def _visible(self, task_id: str, owner: str | None, task: Task | None) -> Task:
+        if task is None or task.owner != owner or self._is_expired(task):
+            raise TaskNotFound(task_id)
+        return task
+
+    async def _apply(self, task: Task, event: Event) -> Task:
+        """Advance and write. If someone else wrote first, judge the event against their task."""
+        entries = event.entries if isinstance(event, Recorded) else ()
+        while True:
+            changed = advance(task, event, self.clock())
+            if await self._store.replace(changed, entries):
+                return changed
+            fresh = await self._store.get(task.id)
+            if fresh is None:
+                raise TaskNotFound(task.id)
+            task = fresh
+
+
+def _check_names(**names: str | None) -> None:
+    for name, value in names.items():
+        if value is not None and (not isinstance(value, str) or not 0 < len(value) <= 512):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"{name} must be text of 1 to 512 characters, or left out.")

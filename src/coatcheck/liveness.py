@@ -1,0 +1,50 @@
+"""Which process a worker is, and whether that process is known to be dead.
+
+Proof exists only for processes seen from the same kernel and pid namespace; for all others the lease decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def name_worker() -> str:
+    """Return a name no other worker has: host, pid, when the process started, where pids are counted, a salt."""
+    pid = os.getpid()
+    host = socket.gethostname().replace(":", "-")
+    return f"{host}:{pid}:{_start_time(pid) or 0}:{_pid_space()}:{secrets.token_hex(4)}"
+
+
+def is_dead(worker: str) -> bool:
+    """True only if `worker`'s process has certainly ended; a reused pid fools nobody."""
+    match worker.split(":"):
+        case [_, pid, started, space, _] if pid.isdigit() and space and space == _pid_space():
+            return _start_time(int(pid)) != (int(started) if started.isdigit() else None)
+        case _:
+            return False
+
+
+def _start_time(pid: int) -> int | None:
+    """Return the kernel's start time of a living process, in ticks since boot."""
+    try:
+        # The second field, the command's name, may itself hold spaces and parentheses.
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _pid_space() -> str:
+    """Name the running kernel and the pid namespace; empty where they cannot be told."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text()
+        namespace = os.readlink(_PROC / "self/ns/pid")
+    except OSError:
+        return ""
+    return hashlib.blake2b(f"{boot}{namespace}".encode(), digest_size=4).hexdigest()

@@ -1,0 +1,83 @@
+"""The numbers an operator may tune, and what a single tool may ask for instead."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import msgspec
+
+from coatcheck.errors import InvalidArgument
+
+Duration = timedelta | float
+"""A timedelta, or seconds."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    ttl: timedelta = timedelta(hours=1)
+    """Lifetime from creation, where none is asked for."""
+    max_ttl: timedelta = timedelta(hours=24)
+    """Longer wishes are cut to this."""
+    allows_unlimited_ttl: bool = False
+    patience: timedelta = timedelta(days=7)
+    """How long a question to a person may stay open; the lifetime stands still meanwhile."""
+    retention: timedelta = timedelta(minutes=5)
+    """At least how long an outcome is kept, however little lifetime was left."""
+    poll_interval: timedelta = timedelta(seconds=2)
+    quota: int | None = 16
+    """Unfinished tasks an owner may have."""
+    lease: timedelta = timedelta(seconds=20)
+    """How long a worker may be silent before its task counts as stalled; half as long again and it is lost."""
+    max_losses: int = 3
+    """How many workers a resumable task may lose before it fails."""
+    note_interval: timedelta = timedelta(seconds=0.5)
+    """How often progress is written at most."""
+    park_after: timedelta = timedelta(minutes=1)
+    """How long resumable work stays in memory waiting for an answer before it makes room."""
+    unwind: timedelta = timedelta(seconds=5)
+    """How long stopped work may take to clean up before it is left alone."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tool, or one call, wants other than the policy's defaults."""
+
+    ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    """None: unlimited, where the operator allows it."""
+    poll_interval: Duration | None = None
+    resumable: bool = False
+
+
+def lifetime(policy: Policy, terms: Terms) -> timedelta | None:
+    """Return how long a new task lives.
+
+    Raises:
+        InvalidArgument: The wish is no positive duration, or unlimited where that is not allowed.
+    """
+    if terms.ttl is msgspec.UNSET:
+        return policy.ttl
+    if terms.ttl is None:
+        if policy.allows_unlimited_ttl:
+            return None
+        raise InvalidArgument(
+            "A task without a ttl is not allowed here; leave the ttl out, or set allows_unlimited_ttl in the policy."
+        )
+    return min(duration("ttl", terms.ttl), policy.max_ttl)
+
+
+def poll_interval(policy: Policy, terms: Terms) -> timedelta:
+    wish = terms.poll_interval
+    return policy.poll_interval if wish is None else duration("poll_interval", wish)
+
+
+def duration(name: str, value: Duration) -> timedelta:
+    """Return `value` as a positive timedelta.
+
+    Raises:
+        InvalidArgument: It is not one.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"{name} must be a timedelta or a number of seconds, not {type(value).__name__}.")
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise InvalidArgument(f"{name} must be longer than zero, but it is {value}; give a positive duration.")
+    return timedelta.max if seconds >= timedelta.max.total_seconds() else timedelta(seconds=seconds)

@@ -1,0 +1,280 @@
+"""Tasks in one SQLite file: the smallest store that survives a restart, shared by the processes of one host."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from coatcheck.errors import InvalidArgument, KeyRefused, QuotaExceeded
+from coatcheck.store import EVERYONE, Query
+from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.sqlite.bell import Bell
+from coatcheck.stores.sqlite.file import connect, explain, prepare
+from coatcheck.stores.sqlite.writer import Keys, Operation, Writer
+from coatcheck.stores.waiters import Waiters
+from coatcheck.task import Entry, Task
+
+_WORK = 0
+_WAITING, _HELD, _PARKED, _FINISHED = range(4)
+_SAFETY_SECONDS = 5.0
+_INSERT = (
+    "insert into task (version, state, lease_until, expires_at, sealed_by, body, id, owner, tool, idempotency_key,"
+    " created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_AT_QUOTA = "select 1 from task where owner is ? and (state < 3) = 1 limit 1 offset ?"
+_REPLACE = (
+    "update task set version = ?, state = ?, lease_until = ?, expires_at = ?, sealed_by = ?, body = ?"
+    " where id = ? and version = ?"
+)
+_KEPT = "select id, owner, body from task where coalesce('+' || owner, '-') = ? and idempotency_key = ?"
+_NEWEST_FIRST = "order by created_at desc, id desc"
+_KEY_IDS = (
+    "with recursive k(x) as (select min(sealed_by) from task where sealed_by is not null union all"
+    " select (select min(sealed_by) from task where sealed_by > x) from k where x is not null)"
+    " select x from k where x is not null"
+)
+
+
+class SQLiteStore:
+    """Writes are grouped into transactions by a thread of their own; reads take microseconds and are done in place."""
+
+    def __init__(self, path: Path, codec: Codec | None = None) -> None:
+        self._path, self._codec = path, codec or Codec()
+        self._waiters = Waiters()
+
+    async def __aenter__(self) -> Self:
+        prepare(self._path)
+        self._reader = connect(self._path)
+        self._reader.execute("pragma query_only = 1")
+        self._reader.execute("pragma mmap_size = 2147483648")  # only readers map the file: a stray write cannot hurt it
+        self._check_keys()
+        self._bell = Bell(self._path.with_name(self._path.name + ".bells"), self._on_ring)
+        self._writer = Writer(self._path, on_commit=self._bell.ring, on_loop=self._waiters.wake)
+        self._seen = self._data_version()
+        self._safety = asyncio.get_running_loop().call_later(_SAFETY_SECONDS, self._look_again)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._safety.cancel()
+        await self._writer.close()
+        self._bell.close()
+        self._waiters.wake_all()
+        self._reader.close()
+
+    async def insert(self, task: Task, *, quota: int | None = None) -> Task:
+        return await self._writer.submit(self._insert(task, quota))
+
+    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+        task = self._read(task_id)
+        if timeout > 0 and task and task.version <= newer_than:
+            return await self._newer(task, timeout)
+        return task
+
+    async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
+        return await self._writer.submit(self._replace(task, entries))
+
+    async def delete(self, task: Task) -> bool:
+        return await self._writer.submit(_delete(task))
+
+    async def list(self, query: Query) -> Sequence[Task]:
+        branches = [_branch(query, condition) for condition in _index_ranges(query)]
+        union = " union all ".join(f"select * from ({text})" for text, _ in branches)
+        values = [value for _, values in branches for value in values]
+        return self._tasks(f"where number in ({union}) {_NEWEST_FIRST} limit ?", *values, query.limit)
+
+    async def journal(self, task_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
+        rows = self._rows(
+            "select owner, entry.number, entry.body from entry join task on id = task_id"
+            " where task_id = ? and entry.number > ? order by entry.number limit ?",
+            (task_id, after, limit),
+        )
+        return [self._codec.load_entry(body, task_id, owner, number) for owner, number, body in rows]
+
+    async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        names = msgspec.json.encode(list(tools)).decode()
+        where = "where state = 0 and tool in (select value from json_each(?)) order by created_at, id limit ?"
+        while True:
+            alarm = self._waiters.arm(_WORK)
+            found, left = self._tasks(where, names, limit), deadline - loop.time()
+            if found or left <= 0:
+                self._waiters.disarm(_WORK, alarm)
+                return found
+            await self._waiters.sleep(_WORK, alarm, left)
+
+    async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
+        at = microseconds(now)
+        late = self._tasks("where lease_until <= ? limit ?", at, limit)
+        expired = self._tasks("where expires_at <= ? limit ?", at, limit)
+        return list({task.id: task for task in (*expired, *late)}.values())[:limit]
+
+    # Operations, run by the writer
+
+    def _insert(self, task: Task, quota: int | None) -> Operation[Task]:
+        row = (*self._columns(task), *_fixed_columns(task))
+
+        def operation(db: sqlite3.Cursor) -> tuple[Task, Keys]:
+            if task.idempotency_key is not None and (kept := self._kept(db, task)):
+                return kept, ()
+            if quota is not None and db.execute(_AT_QUOTA, (task.owner, quota - 1)).fetchone():
+                raise QuotaExceeded(quota)
+            try:
+                db.execute(_INSERT, row)
+            except sqlite3.IntegrityError:
+                raise InvalidArgument(f"Task {task.id} exists already.") from None
+            return task, _keys(task)
+
+        return operation
+
+    def _kept(self, db: sqlite3.Cursor, task: Task) -> Task | None:
+        """Return the task of the same owner and idempotency key."""
+        scope = "-" if task.owner is None else f"+{task.owner}"
+        row = db.execute(_KEPT, (scope, task.idempotency_key)).fetchone()
+        return self._codec.load(row[2], row[0], row[1]) if row else None
+
+    def _replace(self, task: Task, entries: Sequence[Entry]) -> Operation[bool]:
+        row = (*self._columns(task), task.id, task.version - 1)
+        first = task.entries - len(entries) + 1
+        lines = [(task.id, n, self._codec.dump_entry(entry, task, n)) for n, entry in enumerate(entries, start=first)]
+
+        def operation(db: sqlite3.Cursor) -> tuple[bool, Keys]:
+            if db.execute(_REPLACE, row).rowcount == 0:
+                return False, ()
+            return True, _keys(task)
+
+        def with_entries(db: sqlite3.Cursor) -> tuple[bool, Keys]:
+            db.execute("savepoint entries")
+            try:
+                written, keys = operation(db)
+                if written:
+                    db.executemany("insert into entry (task_id, number, body) values (?, ?, ?)", lines)
+            except BaseException:
+                db.execute("rollback to entries")
+                raise
+            finally:
+                db.execute("release entries")
+            return written, keys
+
+        return with_entries if lines else operation
+
+    def _columns(self, task: Task) -> tuple[object, ...]:
+        return (
+            task.version,
+            _state(task),
+            microseconds(task.lease.until) if task.lease else None,
+            microseconds(task.expires_at) if task.expires_at else None,
+            self._codec.key_id,
+            self._codec.dump(task),
+        )
+
+    # Reads, done in place
+
+    def _read(self, task_id: str) -> Task | None:
+        rows = self._rows("select owner, body from task where id = ?", (task_id,))
+        return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
+
+    def _tasks(self, where: str, *values: object) -> list[Task]:
+        rows = self._rows(f"select id, owner, body from task {where}", values)
+        return [self._codec.load(body, task_id, owner) for task_id, owner, body in rows]
+
+    def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        try:
+            return self._reader.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise explain(error, self._path) from error
+
+    async def _newer(self, task: Task, timeout: float) -> Task | None:
+        key = _key(task.id)
+        alarm = self._waiters.arm(key)
+        fresh = self._read(task.id)
+        if fresh is None or fresh.version > task.version:
+            self._waiters.disarm(key, alarm)
+            return fresh
+        await self._waiters.sleep(key, alarm, timeout)
+        return self._read(task.id)
+
+    def _on_ring(self, keys: Iterable[int] | None) -> None:
+        if keys is None:
+            self._waiters.wake_all()
+        else:
+            self._waiters.wake(keys)
+
+    def _look_again(self) -> None:
+        """Should a ring ever be lost, nobody sleeps longer than this on what has been committed."""
+        self._safety = asyncio.get_running_loop().call_later(_SAFETY_SECONDS, self._look_again)
+        seen, self._seen = self._seen, self._data_version()
+        if seen != self._seen:
+            self._waiters.wake_all()
+
+    def _data_version(self) -> int:
+        return self._rows("pragma data_version", ())[0][0]
+
+    def _check_keys(self) -> None:
+        """Refuse at once what could not be read later."""
+        missing = {key_id for (key_id,) in self._rows(_KEY_IDS, ())} - self._codec.key_ids
+        if missing:
+            self._reader.close()
+            raise KeyRefused(
+                f"{self._path} holds tasks sealed with key {', '.join(sorted(missing))}, which is not among the keys"
+                " given; set COATCHECK_KEY to it, or add it after the current key, separated by a comma."
+            )
+
+
+def _delete(task: Task) -> Operation[bool]:
+    def operation(db: sqlite3.Cursor) -> tuple[bool, Keys]:
+        if db.execute("delete from task where id = ? and version = ?", (task.id, task.version)).rowcount == 0:
+            return False, ()
+        db.execute("delete from entry where task_id = ?", (task.id,))
+        return True, (_key(task.id),)
+
+    return operation
+
+
+def _fixed_columns(task: Task) -> tuple[object, ...]:
+    return task.id, task.owner, task.call.tool, task.idempotency_key, microseconds(task.created_at)
+
+
+def _index_ranges(query: Query) -> list[tuple[str, list[object]]]:
+    """Say which ranges of which index hold the answer, each newest last."""
+    if query.is_held:
+        owned = "" if query.owner is EVERYONE else " and owner is ?"
+        return [("state = 1" + owned, [] if query.owner is EVERYONE else [query.owner])]
+    if query.owner is EVERYONE:
+        return [("1", [])]
+    return [(f"owner is ? and (state < 3) = {unfinished}", [query.owner]) for unfinished in (0, 1)]
+
+
+def _branch(query: Query, index_range: tuple[str, list[object]]) -> tuple[str, list[object]]:
+    condition, values = index_range
+    if query.after:
+        condition += " and (created_at, id) < (?, ?)"
+        values = [*values, microseconds(query.after[0]), query.after[1]]
+    return f"select number from task where {condition} {_NEWEST_FIRST} limit ?", [*values, query.limit]
+
+
+def _state(task: Task) -> int:
+    if task.status.is_terminal:
+        return _FINISHED
+    if task.lease:
+        return _HELD
+    return _WAITING if task.is_waiting else _PARKED
+
+
+def _keys(task: Task) -> Keys:
+    return (_key(task.id), _WORK) if task.is_waiting else (_key(task.id),)
+
+
+def _key(task_id: str) -> int:
+    """Return a number for the bell. Two ids may share one: that wakes somebody for nothing, no more."""
+    return zlib.crc32(task_id.encode()) + 1

@@ -1,0 +1,1 @@
+"""For those who write stores: builders of tasks, and the contract every store must keep."""

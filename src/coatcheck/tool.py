@@ -1,0 +1,22 @@
+"""What a worker can run: a name, the work behind it, and the terms its tasks are made on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from coatcheck.context import TaskContext
+from coatcheck.policy import Duration, Terms
+
+Work = Callable[[TaskContext, Mapping[str, Any]], Awaitable[Any]]
+"""Runs one call with its arguments and returns something that has a JSON form."""
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    work: Work
+    terms: Terms = Terms()
+    timeout: Duration | None = None
+    """How long one run may take, not counting the time it waits for answers."""

@@ -1,0 +1,119 @@
+"""URL in, store or engine out; function in, tool out: the only module that names concrete classes."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from coatcheck.engine import Engine
+from coatcheck.errors import BadStoreURL, InvalidArgument, KeyRefused
+from coatcheck.policy import Duration, Policy, Terms, duration
+from coatcheck.runners.loop import on_loop
+from coatcheck.runners.process import in_process
+from coatcheck.runners.thread import in_thread
+from coatcheck.store import Store
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.memory import MemoryStore
+from coatcheck.stores.sqlite.store import SQLiteStore
+from coatcheck.tool import Tool
+
+KEY_VARIABLE = "COATCHECK_KEY"
+
+
+@asynccontextmanager
+async def open_engine(url: str, *, policy: Policy = Policy(), key: str | None = None) -> AsyncGenerator[Engine]:
+    """Open the store at `url` and an engine on it."""
+    async with open_store(url, key=key) as store:
+        yield Engine(store, policy)
+
+
+@asynccontextmanager
+async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Store]:
+    """Open a store: `memory://`, or `sqlite:///tasks.db`, `sqlite:////var/lib/tasks.db`, `sqlite:///~/tasks.db`.
+
+    With `key` or COATCHECK_KEY set, everything but ids, owners, tool names and times is encrypted at rest.
+
+    Raises:
+        BadStoreURL: The URL names no store.
+        StoreUnavailable: The store cannot be opened or written.
+        StoreUnusable: What is there is not ours, damaged, or newer than this library.
+        KeyRefused: The key is missing, malformed or not the right one.
+    """
+    parts = _split(url)
+    codec = _codec(os.environ.get(KEY_VARIABLE) if key is None else key)
+    if parts.scheme == "memory":
+        yield MemoryStore()
+    else:
+        async with SQLiteStore(_path(url, parts.path), codec) as store:
+            yield store
+
+
+def tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    runs: Literal["auto", "process"] = "auto",
+    resumable: bool = False,
+    timeout: Duration | None = None,
+    ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
+    poll_interval: Duration | None = None,
+) -> Tool:
+    """Make a tool of a function that takes a context, then the call's arguments by name.
+
+    An async function runs on the event loop with a `TaskContext`, any other in a thread with a `SyncContext`;
+    `runs="process"` gives it a process of its own. `resumable`: run again if its worker was lost, instead of failing.
+    """
+    if not callable(function):
+        raise InvalidArgument(f"A tool is made of a function, not of {type(function).__name__}.")
+    for wish, value in (("timeout", timeout), ("poll_interval", poll_interval)):
+        if value is not None:
+            duration(wish, value)
+    if runs == "process":
+        work = in_process(function)
+    else:
+        work = on_loop(function) if inspect.iscoroutinefunction(function) else in_thread(function)
+    terms = Terms(ttl=ttl, poll_interval=poll_interval, resumable=resumable)
+    return Tool(name=name or function.__name__, work=work, terms=terms, timeout=timeout)
+
+
+def new_key() -> str:
+    """Return a fresh key for COATCHECK_KEY."""
+    return _sealing().new_key()
+
+
+def _split(url: str) -> Any:
+    parts = urlsplit(url) if isinstance(url, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if parts is None or parts.scheme not in ("memory", "sqlite"):
+        raise BadStoreURL(f"{url!r} names no store; use memory:// or sqlite:///path/to/tasks.db.")
+    if parts.query or parts.fragment or parts.netloc or (parts.scheme == "memory" and parts.path):
+        raise BadStoreURL(f"{url!r} has parts that mean nothing here; use memory:// or sqlite:///path/to/tasks.db.")
+    return parts
+
+
+def _path(url: str, path: str) -> Path:
+    name = unquote(path.removeprefix("/"))
+    if not name or name.endswith("/"):
+        raise BadStoreURL(f"{url!r} names no file; use sqlite:///tasks.db, or memory:// to keep nothing.")
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError as error:
+        raise BadStoreURL(f"{url!r} names a home folder that does not exist; write the path out.") from error
+
+
+def _codec(keys: str | None) -> Codec:
+    return Codec() if keys is None else Codec(_sealing().Keyring(keys))
+
+
+def _sealing() -> Any:
+    try:
+        return importlib.import_module("coatcheck.stores.sealing")
+    except ImportError as error:
+        raise KeyRefused("Encryption needs one more package; run: pip install 'coatcheck[encryption]'") from error

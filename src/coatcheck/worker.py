@@ -1,0 +1,181 @@
+"""The loop that claims tasks and runs them, and the sweep. One class serves in the server's process and in its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from coatcheck.engine import Engine
+from coatcheck.errors import InvalidArgument, StoreError
+from coatcheck.execution import Execution
+from coatcheck.liveness import name_worker
+from coatcheck.payload import encode
+from coatcheck.policy import Duration, duration
+from coatcheck.task import Task, ToolCall
+from coatcheck.tool import Tool
+
+logger = logging.getLogger("coatcheck")
+
+_LONG_POLL_SECONDS = 60.0
+_RETRY_SECONDS = 1.0
+
+
+class Worker:
+    """Runs up to `slots` tasks at once, of the tools it knows; leaves all others to workers that know them."""
+
+    def __init__(self, engine: Engine, tools: Iterable[Tool], *, slots: int = 64, grace: Duration = 10.0) -> None:
+        if slots < 1:
+            raise InvalidArgument(f"slots must be at least 1, but it is {slots}.")
+        self.name = name_worker()
+        self._engine, self._grace = engine, duration("grace", grace)
+        self._tools: dict[str, Tool] = {}
+        self._free = slots
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._poll: asyncio.Future[Sequence[Task]] | None = None
+        self._is_stopping = True
+        self._runs: dict[asyncio.Task[None], Execution] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Take one more tool, also while running."""
+        if tool.name in self._tools:
+            raise InvalidArgument(f"There is a tool {tool.name!r} already; give this one another name.")
+        self._tools[tool.name] = tool
+        self._poll_anew()
+
+    async def __aenter__(self) -> Self:
+        self._is_stopping = False
+        self._claims, self._sweeps = asyncio.create_task(self._claim()), asyncio.create_task(self._sweep())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def submit(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        owner: str | None = None,
+        ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Make a task for one of this worker's tools. With a slot free it is written as claimed, and starts at once.
+
+        Raises:
+            InvalidArgument: There is no such tool, or a wish cannot be met.
+            QuotaExceeded: The owner has too many unfinished tasks.
+        """
+        known = self._tools.get(tool)
+        if known is None:
+            have = ", ".join(sorted(self._tools)) or "none"
+            raise InvalidArgument(f"There is no tool {tool!r} here; there is: {have}.")
+        terms = known.terms if ttl is msgspec.UNSET else msgspec.structs.replace(known.terms, ttl=ttl)
+        call = ToolCall(tool=tool, arguments=encode(arguments or {}))
+        reserved = 0 if self._is_stopping else self._reserve(1)
+        started = False
+        try:
+            task = await self._engine.submit(
+                call,
+                owner=owner,
+                terms=terms,
+                idempotency_key=idempotency_key,
+                claimed_by=self.name if reserved else None,
+            )
+            if reserved and task.lease and task.lease.worker == self.name and not self._is_running(task):
+                started = True
+                self._start(task)
+        finally:
+            if not started:
+                self._release(reserved)
+        return task
+
+    async def stop(self) -> None:
+        """Claim no more, give running work its grace, then hand it to others, or fail it if it may not be run again."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._sweeps.cancel()
+        self._has_room.set()
+        self._poll_anew()
+        await asyncio.gather(self._claims, self._sweeps, return_exceptions=True)
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=self._grace.total_seconds())
+        for execution in self._runs.values():
+            execution.give_up()
+        await asyncio.gather(*self._runs)
+
+    async def _claim(self) -> None:
+        while not self._is_stopping:
+            await self._has_room.wait()
+            try:
+                offered = await self._offers()
+                room = self._reserve(len(offered))
+                claimed: Sequence[Task] = ()
+                try:
+                    claimed = await self._engine.claim(offered[:room], self.name)
+                finally:
+                    self._release(room - len(claimed))
+                for task in claimed:
+                    self._start(task)
+            except StoreError as error:
+                logger.error("Cannot claim tasks just now: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _offers(self) -> Sequence[Task]:
+        """Wait for work. Only the waiting is ever interrupted: a claim under way is carried through."""
+        poll = self._engine.waiting(tuple(self._tools), limit=max(self._free, 1), timeout=_LONG_POLL_SECONDS)
+        self._poll = asyncio.ensure_future(poll)
+        await asyncio.wait((self._poll,))
+        return () if self._is_stopping or self._poll.cancelled() else self._poll.result()
+
+    def _poll_anew(self) -> None:
+        if self._poll:
+            self._poll.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                await self._engine.sweep()
+            except StoreError as error:
+                logger.error("Cannot look after lost and expired tasks just now: %s", error)
+            # Workers that started together should not sweep together.
+            await asyncio.sleep(self._engine.policy.lease.total_seconds() / 4 * random.uniform(0.8, 1.2))
+
+    def _start(self, task: Task) -> None:
+        """Run a task this worker holds, in a slot already reserved for it."""
+        execution = Execution(self._engine, task, self._tools[task.call.tool])
+        run = asyncio.create_task(execution.run())
+        self._runs[run] = execution
+        run.add_done_callback(self._ended)
+
+    def _ended(self, run: asyncio.Task[None]) -> None:
+        execution = self._runs.pop(run)
+        self._release(1)
+        if not run.cancelled() and (error := run.exception()):
+            logger.error("Task %s was dropped", execution.task.id, exc_info=error)
+
+    def _is_running(self, task: Task) -> bool:
+        return any(execution.task.id == task.id for execution in self._runs.values())
+
+    def _reserve(self, wanted: int) -> int:
+        taken = min(wanted, self._free)
+        self._free -= taken
+        if self._free == 0:
+            self._has_room.clear()
+        return taken
+
+    def _release(self, slots: int) -> None:
+        self._free += slots
+        if self._free > 0:
+            self._has_room.set()
