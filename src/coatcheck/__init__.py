@@ -18,7 +18,7 @@ from coatcheck.errors import (
 from coatcheck.payload import decode
 from coatcheck.policy import Policy, Terms
 from coatcheck.sync_context import SyncContext
-from coatcheck.task import Status, Task, ToolCall
+from coatcheck.task import Status, Task
 from coatcheck.tool import Tool
 from coatcheck.wiring import new_key, open_engine, open_store, tool
 from coatcheck.worker import Worker
@@ -44,7 +44,6 @@ __all__ = [
     "TaskNotFound",
     "Terms",
     "Tool",
-    "ToolCall",
     "ToolFailed",
     "Worker",
     "decode",

@@ -137,15 +137,17 @@ class TaskContext:
     async def _put(self, key: str, request: InputRequest) -> None:
         policy = self._engine.policy
         await self._report(InputRequested(self.task.attempt, {key: request}, policy.patience))
+        loop = asyncio.get_running_loop()
+        park_at = loop.time() + (policy.park_after.total_seconds() if self.task.resumable else math.inf)
         try:
-            patience = policy.park_after.total_seconds() if self.task.resumable else math.inf
             while key not in self.task.input_responses:
-                fresh = await self._engine.wait(self.task, min(patience, 3600.0))
+                fresh = await self._engine.wait(self.task, min(max(park_at - loop.time(), 0.0), 3600.0))
                 if fresh.lease is None or fresh.attempt != self.task.attempt:
                     raise LeaseLost(f"Attempt {self.task.attempt} no longer holds task {self.task.id}")
-                if fresh.version == self.task.version and self.task.resumable:
-                    self._park()
                 self._learn(fresh)
+                if loop.time() >= park_at and key not in self.task.input_responses:
+                    self._park()
+                    park_at = math.inf
         except asyncio.CancelledError:
             if not self.is_stopping:  # the work itself gave up on the question
                 with suppress(Refused, TaskNotFound):

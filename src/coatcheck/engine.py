@@ -8,6 +8,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import UNSET
+
 from coatcheck import answers
 from coatcheck.errors import IdempotencyConflict, InvalidArgument, Refused, TaskNotFound
 from coatcheck.ids import Ids
@@ -23,10 +25,10 @@ from coatcheck.lifecycle import (
     advance,
 )
 from coatcheck.liveness import is_dead
-from coatcheck.payload import canonical, encode
+from coatcheck.payload import Payload, canonical, encode
 from coatcheck.policy import Policy, Terms, lifetime, poll_interval
 from coatcheck.store import EVERYONE, Query, Store
-from coatcheck.task import Entry, Position, Task, ToolCall
+from coatcheck.task import NOTHING, Entry, Position, Task, ToolCall
 
 _BATCH = 100
 
@@ -46,26 +48,36 @@ class Engine:
 
     async def submit(
         self,
-        call: ToolCall,
+        tool: str,
+        arguments: Mapping[str, Any] | Payload = NOTHING,
         *,
         owner: str | None = None,
         terms: Terms = Terms(),
         idempotency_key: str | None = None,
+        meta: Mapping[str, Any] | Payload = NOTHING,
+        identity: Mapping[str, Any] | None = None,
         claimed_by: str | None = None,
     ) -> Task:
-        """Make a task of `call`, durable when this returns, and waiting for a worker unless `claimed_by` one.
+        """Make a task of a tool call, durable when this returns, and waiting for a worker unless `claimed_by` one.
+
+        `identity` is kept with the task for tools that act on their caller's behalf.
 
         Raises:
-            InvalidArgument: A wish that cannot be met.
+            InvalidArgument: Something that cannot be used, or a wish that cannot be met.
             IdempotencyConflict: The key stands for another call of this owner.
             QuotaExceeded: The owner has too many unfinished tasks.
         """
-        _check_names(owner=owner, idempotency_key=idempotency_key)
+        _check_names(tool=tool, owner=owner, idempotency_key=idempotency_key)
         now, ttl = self.clock(), lifetime(self.policy, terms)
         task = Task(
             id=self._ids.new(),
             owner=owner,
-            call=call,
+            call=ToolCall(
+                tool=tool,
+                arguments=_encode_object("arguments", arguments),
+                meta=_encode_object("meta", meta),
+                identity=UNSET if identity is None else _encode_object("identity", identity),
+            ),
             created_at=now,
             updated_at=now,
             expires_at=now + ttl if ttl else None,
@@ -84,8 +96,14 @@ class Engine:
         """Return the owner's tasks, newest first; `after` is the `position` of the last one seen."""
         if not 1 <= limit <= 1000:
             raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
-        tasks = await self._store.list(Query(owner=owner, after=after, limit=limit))
-        return [task for task in tasks if not self._is_expired(task)]
+        found: list[Task] = []
+        while len(found) < limit:
+            page = await self._store.list(Query(owner=owner, after=after, limit=limit - len(found)))
+            if not page:
+                break
+            found += [task for task in page if not self._is_expired(task)]
+            after = page[-1].position
+        return found
 
     async def wait(self, task: Task, timeout: float) -> Task:
         """Return the task once it has changed for its caller since `task`, or as it is after `timeout` seconds."""
@@ -228,5 +246,13 @@ class Engine:
 
 def _check_names(**names: str | None) -> None:
     for name, value in names.items():
-        if value is not None and (not isinstance(value, str) or not 0 < len(value) <= 512):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidArgument(f"{name} must be text of 1 to 512 characters, or left out.")
+        if value is None and name != "tool":
+            continue
+        if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():
+            raise InvalidArgument(f"{name} must be printable text of 1 to 512 characters, but it is {value!r:.60}.")
+
+
+def _encode_object(name: str, value: Mapping[str, Any] | Payload) -> Payload:
+    if not isinstance(value, Mapping | Payload):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"{name} must be a mapping of names to JSON values, not {type(value).__name__}.")
+    return encode(value)

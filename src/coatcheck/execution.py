@@ -25,33 +25,35 @@ _RETRY_SECONDS = 1.0
 
 
 class Execution:
-    """One run of one task."""
+    """One run of one task, under way as soon as it is made."""
 
     def __init__(self, engine: Engine, task: Task, tool: Tool) -> None:
         self._engine, self._tool, self._attempt = engine, tool, task.attempt
         self._context = TaskContext(engine, task, park=lambda: self.stop(Released(task.attempt)))
         self._stopped = asyncio.get_running_loop().create_future()
         self._parting: WorkerEvent | None = None
-        self._job: asyncio.Task[Any] | None = None
+        self._job = asyncio.create_task(self._work(task))
+        self._helpers = [asyncio.create_task(self._keep(task))]
+        if tool.timeout is not None:
+            self._helpers.append(asyncio.create_task(self._limit(duration("timeout", tool.timeout))))
+
+    @property
+    def task(self) -> Task:
+        return self._context.task
 
     async def run(self) -> None:
         """Carry the task to its end and write what came of it, unless it was taken away meanwhile."""
-        task = self._context.task
-        self._job = asyncio.create_task(self._work(task))
-        helpers = [asyncio.create_task(self._keep(task))]
-        if self._tool.timeout is not None:
-            helpers.append(asyncio.create_task(self._limit(duration("timeout", self._tool.timeout))))
         try:
-            event = await self._outcome(self._job)
+            event = await self._outcome()
         finally:
-            for helper in (*helpers, self._job):
+            for helper in (*self._helpers, self._job):
                 helper.cancel()
         if event:
             await self._report(event)
 
     def stop(self, parting: WorkerEvent | None = None) -> None:
         """Stop the work. `parting` is what to write of it; None: someone else has written already."""
-        if self._stopped.done() or self._job is None:
+        if self._stopped.done():
             return
         self._context.is_stopping, self._parting = True, parting
         self._stopped.set_result(None)
@@ -62,23 +64,21 @@ class Execution:
         reason = "The worker was shut down before the tool had finished, and the tool is not resumable"
         self.stop(Released(self._attempt) if self._context.task.resumable else self._failed(Failure(message=reason)))
 
-    @property
-    def task(self) -> Task:
-        return self._context.task
-
     async def _work(self, task: Task) -> Any:
         return await self._tool.work(self._context, decode(task.call.arguments))
 
-    async def _outcome(self, job: asyncio.Task[Any]) -> WorkerEvent | None:
+    async def _outcome(self) -> WorkerEvent | None:
+        job = self._job
         await asyncio.wait((job, self._stopped), return_when=asyncio.FIRST_COMPLETED)
         if self._stopped.done():
             await asyncio.wait((job,), timeout=self._engine.policy.unwind.total_seconds())
             if not job.done():
                 logger.warning("Tool %s ignores that it was stopped; its task is final all the same", self._tool.name)
             return self._parting
-        return self._ended(job)
+        return self._ended()
 
-    def _ended(self, job: asyncio.Task[Any]) -> WorkerEvent | None:
+    def _ended(self) -> WorkerEvent | None:
+        job = self._job
         if job.cancelled():
             return self._failed(Failure(message=f"Tool {self._tool.name} cancelled itself"))
         match job.exception():

@@ -15,9 +15,9 @@ from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument, StoreError
 from coatcheck.execution import Execution
 from coatcheck.liveness import name_worker
-from coatcheck.payload import encode
+from coatcheck.payload import Payload
 from coatcheck.policy import Duration, duration
-from coatcheck.task import Task, ToolCall
+from coatcheck.task import NOTHING, Task
 from coatcheck.tool import Tool
 
 logger = logging.getLogger("coatcheck")
@@ -64,7 +64,7 @@ class Worker:
     async def submit(
         self,
         tool: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | Payload = NOTHING,
         *,
         owner: str | None = None,
         ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
@@ -81,12 +81,12 @@ class Worker:
             have = ", ".join(sorted(self._tools)) or "none"
             raise InvalidArgument(f"There is no tool {tool!r} here; there is: {have}.")
         terms = known.terms if ttl is msgspec.UNSET else msgspec.structs.replace(known.terms, ttl=ttl)
-        call = ToolCall(tool=tool, arguments=encode(arguments or {}))
         reserved = 0 if self._is_stopping else self._reserve(1)
         started = False
         try:
             task = await self._engine.submit(
-                call,
+                tool,
+                arguments,
                 owner=owner,
                 terms=terms,
                 idempotency_key=idempotency_key,
@@ -113,7 +113,7 @@ class Worker:
             await asyncio.wait(self._runs, timeout=self._grace.total_seconds())
         for execution in self._runs.values():
             execution.give_up()
-        await asyncio.gather(*self._runs)
+        await asyncio.gather(*self._runs, return_exceptions=True)
 
     async def _claim(self) -> None:
         while not self._is_stopping:
