@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from coatcheck.answers import elicitation_answer, request_of
 from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument, LeaseLost, Refused, TaskNotFound
-from coatcheck.lifecycle import InputRequested, InputWithdrawn, Noted, Recorded, WorkerEvent
+from coatcheck.lifecycle import InputRequested, InputWithdrawn, Noted, Recorded, WorkerEvent, furthest
 from coatcheck.payload import Payload, canonical, decode, encode
 from coatcheck.task import Entry, InputRequest, Progress, Task
 
@@ -43,15 +43,11 @@ class TaskContext:
         for name, value in (("done", done), ("total", total)):
             if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidArgument(f"{name} must be a finite number from 0 up, but it is {value!r}.")
-        self._note = Noted(
-            self.task.attempt, message or (self._note and self._note.message), Progress(done=done, total=total)
-        )
-        await self._note_soon()
+        await self._note_soon(Noted(self.task.attempt, message, Progress(done=done, total=total)))
 
     async def note(self, message: str) -> None:
         """Say in a sentence what the work is doing."""
-        self._note = Noted(self.task.attempt, message, self._note and self._note.progress)
-        await self._note_soon()
+        await self._note_soon(Noted(self.task.attempt, message))
 
     async def flush(self) -> None:
         """Write what was noted and not yet written."""
@@ -156,7 +152,11 @@ class TaskContext:
 
     # Writing
 
-    async def _note_soon(self) -> None:
+    async def _note_soon(self, note: Noted) -> None:
+        if self._note:
+            progress = furthest(self._note.progress, note.progress)
+            note = Noted(note.attempt, note.message or self._note.message, progress)
+        self._note = note
         loop = asyncio.get_running_loop()
         due = self._noted_at + self._engine.policy.note_interval.total_seconds()
         if loop.time() >= due:

@@ -132,6 +132,10 @@ class Engine:
             InvalidAnswer: One does not fit its question. None of them was taken, all questions stay open.
             AlreadyFinished: The task is terminal.
         """
+        if not isinstance(responses, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(
+                f"Answers must be a mapping of question keys to answers, not {type(responses).__name__}."
+            )
         task = await self.get(task_id, owner)
         fitting = {key: encode(value) for key, value in responses.items() if key in task.input_requests}
         for key, answer in fitting.items():

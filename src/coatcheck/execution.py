@@ -46,6 +46,7 @@ class Execution:
         try:
             event = await self._outcome()
         finally:
+            self._context.is_stopping = True
             for helper in (*self._helpers, self._job):
                 helper.cancel()
         if event:

@@ -129,7 +129,10 @@ def _changes(task: Task, event: Event, now: datetime) -> dict[str, Any]:
             assert task.lease is not None
             return {"lease": Lease(worker=task.lease.worker, until=until), **_unstalled(task)}
         case Noted(_, message, progress):
-            return _noted(task, message, progress)
+            return {
+                "status_message": message or task.status_message,
+                "progress": furthest(task.progress, progress),
+            }
         case Recorded(_, entries):
             return {"entries": task.entries + len(entries)}
         case InputRequested(_, requests, patience):
@@ -158,10 +161,11 @@ def _changes(task: Task, event: Event, now: datetime) -> dict[str, Any]:
             raise TypeError(f"{type(event).__name__} is not an event")
 
 
-def _noted(task: Task, message: str | None, progress: Progress | None) -> dict[str, Any]:
-    if progress and task.progress and progress.done < task.progress.done:
-        progress = None  # progress never runs backwards, not even when work is replayed
-    return {"status_message": message or task.status_message, "progress": progress or task.progress}
+def furthest(before: Progress | None, now: Progress | None) -> Progress | None:
+    """Progress never runs backwards, not even when work is run again."""
+    if before is None or now is None:
+        return now or before
+    return before if now.done < before.done else now
 
 
 def _asked(task: Task, requests: Mapping[str, InputRequest], patience: timedelta, now: datetime) -> dict[str, Any]:

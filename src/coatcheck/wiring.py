@@ -23,7 +23,7 @@ from coatcheck.store import Store
 from coatcheck.stores.codec import Codec
 from coatcheck.stores.memory import MemoryStore
 from coatcheck.stores.sqlite.store import SQLiteStore
-from coatcheck.tool import Tool
+from coatcheck.tool import Tool, Work
 
 KEY_VARIABLE = "COATCHECK_KEY"
 
@@ -73,15 +73,24 @@ def tool(
     """
     if not callable(function):
         raise InvalidArgument(f"A tool is made of a function, not of {type(function).__name__}.")
-    for wish, value in (("timeout", timeout), ("poll_interval", poll_interval)):
-        if value is not None:
+    for wish, value in (("timeout", timeout), ("poll_interval", poll_interval), ("ttl", ttl)):
+        if value is not None and value is not msgspec.UNSET:
             duration(wish, value)
-    if runs == "process":
-        work = in_process(function)
-    else:
-        work = on_loop(function) if inspect.iscoroutinefunction(function) else in_thread(function)
     terms = Terms(ttl=ttl, poll_interval=poll_interval, resumable=resumable)
-    return Tool(name=name or function.__name__, work=work, terms=terms, timeout=timeout)
+    return Tool(name=name or function.__name__, work=_runner(function, runs)(function), terms=terms, timeout=timeout)
+
+
+def _runner(function: Callable[..., Any], runs: str) -> Callable[[Callable[..., Any]], Work]:
+    is_async = inspect.iscoroutinefunction(function)
+    match runs:
+        case "auto":
+            return on_loop if is_async else in_thread
+        case "process" if is_async:
+            raise InvalidArgument("An async function runs on the event loop; give the process a plain function.")
+        case "process":
+            return in_process
+        case _:
+            raise InvalidArgument(f"runs must be 'auto' or 'process', but it is {runs!r}.")
 
 
 def new_key() -> str:

@@ -116,8 +116,7 @@ class Worker:
         await asyncio.gather(*self._runs, return_exceptions=True)
 
     async def _claim(self) -> None:
-        while not self._is_stopping:
-            await self._has_room.wait()
+        while await self._has_room.wait() and not self._is_stopping:
             try:
                 offered = await self._offers()
                 room = self._reserve(len(offered))
