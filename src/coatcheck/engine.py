@@ -257,6 +257,6 @@ def _check_names(**names: str | None) -> None:
 
 
 def _encode_object(name: str, value: Mapping[str, Any] | Payload) -> Payload:
-    if not isinstance(value, Mapping | Payload):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(value, Payload | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{name} must be a mapping of names to JSON values, not {type(value).__name__}.")
     return encode(value)

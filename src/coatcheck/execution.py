@@ -22,6 +22,7 @@ from coatcheck.tool import Tool
 logger = logging.getLogger("coatcheck")
 
 _RETRY_SECONDS = 1.0
+_HEAD_START_SECONDS = 0.005
 
 
 class Execution:
@@ -33,7 +34,9 @@ class Execution:
         self._stopped = asyncio.get_running_loop().create_future()
         self._parting: WorkerEvent | None = None
         self._job = asyncio.create_task(self._work(task))
-        self._helpers = [asyncio.create_task(self._keep(task))]
+        # Most calls are over before their lease needs keeping.
+        self._keeper = asyncio.get_running_loop().call_later(_HEAD_START_SECONDS, self._start_keeping, task)
+        self._helpers: list[asyncio.Task[None]] = []
         if tool.timeout is not None:
             self._helpers.append(asyncio.create_task(self._limit(duration("timeout", tool.timeout))))
 
@@ -47,6 +50,7 @@ class Execution:
             event = await self._outcome()
         finally:
             self._context.is_stopping = True
+            self._keeper.cancel()
             for helper in (*self._helpers, self._job):
                 helper.cancel()
         if event:
@@ -115,6 +119,9 @@ class Execution:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             return
+
+    def _start_keeping(self, task: Task) -> None:
+        self._helpers.append(asyncio.create_task(self._keep(task)))
 
     async def _keep(self, task: Task) -> None:
         """Renew the lease while the job runs; stop the job when the task is no longer ours."""

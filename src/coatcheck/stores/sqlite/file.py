@@ -29,8 +29,7 @@ MIGRATIONS = (
     );
     create unique index task_id on task (id);
     create index task_owner on task (owner, (state < 3), created_at);
-    create index task_waiting on task (created_at) where state = 0;
-    create index task_held on task (created_at) where state = 1;
+    create index task_waiting on task (tool, created_at) where state = 0;
     create index task_lease on task (lease_until) where lease_until is not null;
     create index task_expiry on task (expires_at) where expires_at is not null;
     create index task_sealed on task (sealed_by) where sealed_by is not null;

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from coatcheck.errors import InvalidArgument, KeyRefused, QuotaExceeded
 from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.codec import Codec, microseconds
@@ -20,7 +18,7 @@ from coatcheck.stores.sqlite.bell import Bell
 from coatcheck.stores.sqlite.file import connect, explain, prepare
 from coatcheck.stores.sqlite.writer import Keys, Operation, Writer
 from coatcheck.stores.waiters import Waiters
-from coatcheck.task import Entry, Task
+from coatcheck.task import Entry, Position, Task
 
 _WORK = 0
 _WAITING, _HELD, _PARKED, _FINISHED = range(4)
@@ -36,6 +34,10 @@ _REPLACE = (
 )
 _KEPT = "select id, owner, body from task where coalesce('+' || owner, '-') = ? and idempotency_key = ?"
 _NEWEST_FIRST = "order by created_at desc, id desc"
+_OLDEST_FIRST = "order by created_at, id"
+_MOST_BRANCHES = 250  # SQLite allows 500 in a compound select
+_Range = tuple[str, tuple[object, ...]]
+"""A condition that one index answers in order, and its values."""
 _KEY_IDS = (
     "with recursive k(x) as (select min(sealed_by) from task where sealed_by is not null union all"
     " select (select min(sealed_by) from task where sealed_by > x) from k where x is not null)"
@@ -75,10 +77,16 @@ class SQLiteStore:
         return await self._writer.submit(self._insert(task, quota))
 
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+        if timeout <= 0:
+            return self._read(task_id)
+        key = _key(task_id)
+        alarm = self._waiters.arm(key)
         task = self._read(task_id)
-        if timeout > 0 and task and task.version <= newer_than:
-            return await self._newer(task, timeout)
-        return task
+        if task is None or task.version > newer_than:
+            self._waiters.disarm(key, alarm)
+            return task
+        await self._waiters.sleep(key, alarm, timeout)
+        return self._read(task_id)
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
         return await self._writer.submit(self._replace(task, entries))
@@ -87,10 +95,8 @@ class SQLiteStore:
         return await self._writer.submit(_delete(task))
 
     async def list(self, query: Query) -> Sequence[Task]:
-        branches = [_branch(query, condition) for condition in _index_ranges(query)]
-        union = " union all ".join(f"select * from ({text})" for text, _ in branches)
-        values = [value for _, values in branches for value in values]
-        return self._tasks(f"where number in ({union}) {_NEWEST_FIRST} limit ?", *values, query.limit)
+        ranges = [_older_than(query.after, index_range) for index_range in _index_ranges(query)]
+        return self._best_of(ranges, _NEWEST_FIRST, query.limit)
 
     async def journal(self, task_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         rows = self._rows(
@@ -103,11 +109,9 @@ class SQLiteStore:
     async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        names = msgspec.json.encode(list(tools)).decode()
-        where = "where state = 0 and tool in (select value from json_each(?)) order by created_at, id limit ?"
         while True:
             alarm = self._waiters.arm(_WORK)
-            found, left = self._tasks(where, names, limit), deadline - loop.time()
+            found, left = self._oldest_waiting(list(tools), limit), deadline - loop.time()
             if found or left <= 0:
                 self._waiters.disarm(_WORK, alarm)
                 return found
@@ -184,6 +188,20 @@ class SQLiteStore:
         rows = self._rows("select owner, body from task where id = ?", (task_id,))
         return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
 
+    def _oldest_waiting(self, tools: Sequence[str], limit: int) -> Sequence[Task]:
+        found: list[Task] = []
+        for first in range(0, len(tools), _MOST_BRANCHES):
+            some = tools[first : first + _MOST_BRANCHES]
+            found += self._best_of([("state = 0 and tool = ?", (tool,)) for tool in some], _OLDEST_FIRST, limit)
+        return sorted(found, key=lambda task: task.position)[:limit]
+
+    def _best_of(self, ranges: Sequence[_Range], order: str, limit: int) -> Sequence[Task]:
+        """Read the first tasks of several index ranges at once: each in order, none further than needed."""
+        branch = "select * from (select number from task where {} {} limit {})"
+        numbers = " union all ".join(branch.format(condition, order, int(limit)) for condition, _ in ranges)
+        values = [value for _, values in ranges for value in values]
+        return self._tasks(f"where number in ({numbers}) {order} limit ?", *values, limit)
+
     def _tasks(self, where: str, *values: object) -> list[Task]:
         rows = self._rows(f"select id, owner, body from task {where}", values)
         return [self._codec.load(body, task_id, owner) for task_id, owner, body in rows]
@@ -193,16 +211,6 @@ class SQLiteStore:
             return self._reader.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise explain(error, self._path) from error
-
-    async def _newer(self, task: Task, timeout: float) -> Task | None:
-        key = _key(task.id)
-        alarm = self._waiters.arm(key)
-        fresh = self._read(task.id)
-        if fresh is None or fresh.version > task.version:
-            self._waiters.disarm(key, alarm)
-            return fresh
-        await self._waiters.sleep(key, alarm, timeout)
-        return self._read(task.id)
 
     def _on_ring(self, keys: Iterable[int] | None) -> None:
         if keys is None:
@@ -245,22 +253,21 @@ def _fixed_columns(task: Task) -> tuple[object, ...]:
     return task.id, task.owner, task.call.tool, task.idempotency_key, microseconds(task.created_at)
 
 
-def _index_ranges(query: Query) -> list[tuple[str, list[object]]]:
-    """Say which ranges of which index hold the answer, each newest last."""
+def _index_ranges(query: Query) -> list[_Range]:
+    """Say which ranges of which index hold the answer."""
     if query.is_held:
-        owned = "" if query.owner is EVERYONE else " and owner is ?"
-        return [("state = 1" + owned, [] if query.owner is EVERYONE else [query.owner])]
+        held = "lease_until is not null"
+        return [(held, ())] if query.owner is EVERYONE else [(f"{held} and owner is ?", (query.owner,))]
     if query.owner is EVERYONE:
-        return [("1", [])]
-    return [(f"owner is ? and (state < 3) = {unfinished}", [query.owner]) for unfinished in (0, 1)]
+        return [("1", ())]
+    return [(f"owner is ? and (state < 3) = {unfinished}", (query.owner,)) for unfinished in (0, 1)]
 
 
-def _branch(query: Query, index_range: tuple[str, list[object]]) -> tuple[str, list[object]]:
+def _older_than(after: Position | None, index_range: _Range) -> _Range:
+    if after is None:
+        return index_range
     condition, values = index_range
-    if query.after:
-        condition += " and (created_at, id) < (?, ?)"
-        values = [*values, microseconds(query.after[0]), query.after[1]]
-    return f"select number from task where {condition} {_NEWEST_FIRST} limit ?", [*values, query.limit]
+    return f"{condition} and (created_at, id) < (?, ?)", (*values, microseconds(after[0]), after[1])
 
 
 def _state(task: Task) -> int:

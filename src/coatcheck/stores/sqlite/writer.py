@@ -104,10 +104,10 @@ class Writer:
         return outcomes, tuple(changed)
 
     def _settle(self, outcomes: list[tuple[asyncio.Future[Any], Any]], changed: Keys) -> None:
-        if changed:
-            self._on_commit(changed)
         with suppress(RuntimeError):  # the loop was closed without closing the store
             self._loop.call_soon_threadsafe(self._resolve, outcomes, changed)
+        if changed:
+            self._on_commit(changed)
 
     def _resolve(self, outcomes: list[tuple[asyncio.Future[Any], Any]], changed: Keys) -> None:
         for future, outcome in outcomes:
