@@ -166,8 +166,13 @@ class Engine:
         """Take these tasks for `worker`; return those that nobody else took first."""
         now = self.clock()
         claims = [advance(task, Claimed(worker, now + self.policy.lease), now) for task in offered]
-        won = await asyncio.gather(*(self._store.replace(task) for task in claims))
-        return [task for task, is_won in zip(claims, won, strict=True) if is_won]
+        won = await asyncio.gather(*(self._store.replace(task) for task in claims), return_exceptions=True)
+        taken = [task for task, is_won in zip(claims, won, strict=True) if is_won is True]
+        if not taken:
+            for error in won:
+                if isinstance(error, BaseException):
+                    raise error
+        return taken
 
     async def report(self, task: Task, event: WorkerEvent) -> Task:
         """Write what a worker says of the task it holds.

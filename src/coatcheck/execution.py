@@ -58,7 +58,7 @@ class Execution:
 
     def stop(self, parting: WorkerEvent | None = None) -> None:
         """Stop the work. `parting` is what to write of it; None: someone else has written already."""
-        if self._stopped.done():
+        if self._stopped.done() or self._job.done():
             return
         self._context.is_stopping, self._parting = True, parting
         self._stopped.set_result(None)
@@ -70,7 +70,10 @@ class Execution:
         self.stop(Released(self._attempt) if self._context.task.resumable else self._failed(Failure(message=reason)))
 
     async def _work(self, task: Task) -> Any:
-        return await self._tool.work(self._context, decode(task.call.arguments))
+        try:
+            return await self._tool.work(self._context, decode(task.call.arguments))
+        except SystemExit as error:
+            raise ToolFailed(f"Tool {self._tool.name} tried to end the process ({error})") from error
 
     async def _outcome(self) -> WorkerEvent | None:
         job = self._job
@@ -86,22 +89,22 @@ class Execution:
         job = self._job
         if job.cancelled():
             return self._failed(Failure(message=f"Tool {self._tool.name} cancelled itself"))
-        match job.exception():
-            case None:
-                return self._completed(job.result())
-            case Refused() | TaskNotFound():
-                return None
-            case ToolFailed(message=message, code=code, data=data):
-                return self._failed(Failure(message=message, code=code, data=UNSET if data is None else encode(data)))
-            case error:
-                logger.warning("Tool %s failed", self._tool.name, exc_info=error)
-                return self._failed(Failure(message=f"{type(error).__name__}: {error}"))
-
-    def _completed(self, value: Any) -> WorkerEvent:
+        error = job.exception()
+        if isinstance(error, Refused | TaskNotFound):
+            return None
         try:
-            return Completed(self._attempt, encode(value), keep=self._engine.policy.retention)
-        except InvalidArgument as error:
-            return self._failed(Failure(message=f"Tool {self._tool.name} returned no JSON: {error}"))
+            if error is None:
+                return Completed(self._attempt, encode(job.result()), keep=self._engine.policy.retention)
+            return self._failed(self._failure(error))
+        except InvalidArgument as refusal:
+            return self._failed(Failure(message=f"Tool {self._tool.name} returned no JSON: {refusal}"))
+
+    def _failure(self, error: BaseException) -> Failure:
+        if isinstance(error, ToolFailed):
+            data = UNSET if error.data is None else encode(error.data)
+            return Failure(message=error.message, code=error.code, data=data)
+        logger.warning("Tool %s failed", self._tool.name, exc_info=error)
+        return Failure(message=f"{type(error).__name__}: {error}")
 
     def _failed(self, failure: Failure) -> Failed:
         return Failed(self._attempt, failure, self._engine.policy.retention)

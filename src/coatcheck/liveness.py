@@ -25,19 +25,31 @@ def is_dead(worker: str) -> bool:
     """True only if `worker`'s process has certainly ended; a reused pid fools nobody."""
     match worker.split(":"):
         case [_, pid, started, space, _] if pid.isdigit() and space and space == _pid_space():
-            return _start_time(int(pid)) != (int(started) if started.isdigit() else None)
+            now_started = _start_time(int(pid))
+            return not _exists(int(pid)) if now_started is None else str(now_started) != started
         case _:
             return False
 
 
 def _start_time(pid: int) -> int | None:
-    """Return the kernel's start time of a living process, in ticks since boot."""
+    """Return the kernel's start time of a process, in ticks since boot. None: it cannot be seen; 0: it is a zombie."""
     try:
         # The second field, the command's name, may itself hold spaces and parentheses.
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def _exists(pid: int) -> bool:
+    """Other users' processes may be hidden from us, but they can be told from none."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _pid_space() -> str:

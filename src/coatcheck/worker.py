@@ -81,24 +81,12 @@ class Worker:
             have = ", ".join(sorted(self._tools)) or "none"
             raise InvalidArgument(f"There is no tool {tool!r} here; there is: {have}.")
         terms = known.terms if ttl is msgspec.UNSET else msgspec.structs.replace(known.terms, ttl=ttl)
-        reserved = 0 if self._is_stopping else self._reserve(1)
-        started = False
-        try:
-            task = await self._engine.submit(
-                tool,
-                arguments,
-                owner=owner,
-                terms=terms,
-                idempotency_key=idempotency_key,
-                claimed_by=self.name if reserved else None,
-            )
-            if reserved and task.lease and task.lease.worker == self.name and not self._is_running(task):
-                started = True
-                self._start(task)
-        finally:
-            if not started:
-                self._release(reserved)
-        return task
+        if self._is_stopping or not self._reserve(1):
+            return await self._engine.submit(tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key)
+        # A caller that goes away in the middle must not leave a task that is claimed and never started.
+        return await asyncio.shield(
+            self._submit_claimed(tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key)
+        )
 
     async def stop(self) -> None:
         """Claim no more, give running work its grace, then hand it to others, or fail it if it may not be run again."""
@@ -115,6 +103,23 @@ class Worker:
             execution.give_up()
         await asyncio.gather(*self._runs, return_exceptions=True)
 
+    async def _submit_claimed(
+        self, tool: str, arguments: Mapping[str, Any] | Payload, *, idempotency_key: str | None, **rest: Any
+    ) -> Task:
+        is_started = False
+        try:
+            task = await self._engine.submit(
+                tool, arguments, idempotency_key=idempotency_key, claimed_by=self.name, **rest
+            )
+            is_ours = task.lease is not None and task.lease.worker == self.name
+            if is_ours and (idempotency_key is None or not self._is_running(task)):
+                is_started = True
+                self._start(task)
+        finally:
+            if not is_started:
+                self._release(1)
+        return task
+
     async def _claim(self) -> None:
         while await self._has_room.wait() and not self._is_stopping:
             try:
@@ -127,8 +132,8 @@ class Worker:
                     self._release(room - len(claimed))
                 for task in claimed:
                     self._start(task)
-            except StoreError as error:
-                logger.error("Cannot claim tasks just now: %s", error)
+            except Exception as error:
+                _complain("Cannot claim tasks just now", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _offers(self) -> Sequence[Task]:
@@ -146,8 +151,8 @@ class Worker:
         while True:
             try:
                 await self._engine.sweep()
-            except StoreError as error:
-                logger.error("Cannot look after lost and expired tasks just now: %s", error)
+            except Exception as error:
+                _complain("Cannot look after lost and expired tasks just now", error)
             # Workers that started together should not sweep together.
             await asyncio.sleep(self._engine.policy.lease.total_seconds() / 4 * random.uniform(0.8, 1.2))
 
@@ -178,3 +183,8 @@ class Worker:
         self._free += slots
         if self._free > 0:
             self._has_room.set()
+
+
+def _complain(what: str, error: Exception) -> None:
+    """A loop goes on whatever happens: who would claim and sweep if it died?"""
+    logger.error("%s: %s", what, error, exc_info=None if isinstance(error, StoreError) else error)

@@ -13,7 +13,7 @@ import pytest
 
 from coatcheck import Engine, Policy, Status, SyncContext, TaskContext, ToolFailed, Worker, decode, tool
 from coatcheck.payload import encode
-from coatcheck.store import Store
+from coatcheck.store import EVERYONE, Query, Store
 from tests.engine.conftest import PATIENCE, finished, until
 
 pytestmark = pytest.mark.anyio
@@ -248,3 +248,33 @@ async def test_stopping_at_once_after_a_submit_loses_nothing(engine: Engine) -> 
     assert (await engine.get(task.id)).is_waiting
     refused = await worker.submit("long")
     assert refused.is_waiting, "a stopped worker starts nothing, but the task is kept for others"
+
+
+async def test_a_caller_that_goes_away_in_the_middle_leaves_a_task_that_runs(engine: Engine, store: Store) -> None:
+    async def quick(ctx: TaskContext) -> str:
+        return "done"
+
+    async with Worker(engine, [tool(quick)]) as worker:
+        submit = asyncio.create_task(worker.submit("quick"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        submit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await submit
+    tasks = await store.list(Query(owner=EVERYONE))
+    assert [task.result for task in tasks] == [encode("done")] * len(tasks)
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), StopIteration("x"), ToolFailed("x", data=object())])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_strange_errors_end_the_task_and_nothing_else(
+    engine: Engine, error: BaseException, is_async: bool
+) -> None:
+    async def on_loop(ctx: TaskContext) -> None:
+        raise error
+
+    def in_thread(ctx: SyncContext) -> None:
+        raise error
+
+    async with Worker(engine, [tool(on_loop if is_async else in_thread, name="odd")]) as worker:
+        assert (await finished(engine, await worker.submit("odd"))).status is Status.FAILED

@@ -34,6 +34,8 @@ async def run_in_thread(context: TaskContext, function: Callable[[ThreadLink], A
     def run() -> None:
         try:
             result, error = function(link), None
+        except StopIteration as raised:  # no future can carry this one
+            result, error = None, RuntimeError(f"StopIteration: {raised}")
         except BaseException as raised:
             result, error = None, raised
         if not loop.is_closed():
