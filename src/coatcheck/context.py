@@ -23,6 +23,8 @@ STEP, OUTPUT = "step", "output"
 
 
 class TaskContext:
+    """What running work on the loop may do to its own task, `task`."""
+
     def __init__(self, engine: Engine, task: Task, park: Callable[[], None]) -> None:
         """`park` stops the work until its open questions are answered; a new worker then starts it over."""
         self._engine, self.task, self._park = engine, task, park
@@ -43,7 +45,9 @@ class TaskContext:
         for name, value in (("done", done), ("total", total)):
             if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidArgument(f"{name} must be a finite number from 0 up, but it is {value!r}.")
-        await self._note_soon(Noted(self.task.attempt, message, Progress(done=done, total=total)))
+        await self._note_soon(
+            Noted(self.task.attempt, message, Progress(done=float(done), total=None if total is None else float(total)))
+        )
 
     async def note(self, message: str) -> None:
         """Say in a sentence what the work is doing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -107,15 +108,15 @@ class Engine:
 
     async def wait(self, task: Task, timeout: float) -> Task:
         """Return the task once it has changed for its caller since `task`, or as it is after `timeout` seconds."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        fresh = task
+        deadline = time.monotonic() + timeout
+        version = task.version
         while True:
-            left = max(0.0, deadline - loop.time())
-            kept = await self._store.get(task.id, newer_than=fresh.version, timeout=left)
+            kept = await self._store.get(task.id, newer_than=version, timeout=max(0.0, deadline - time.monotonic()))
             fresh = self._visible(task.id, task.owner, kept)
-            if fresh.updated_at > task.updated_at or loop.time() >= deadline:
+            if fresh.updated_at > task.updated_at or time.monotonic() >= deadline:
                 return fresh
+            version = fresh.version
+            del kept, fresh  # or thousands of waiting callers would keep a second copy of each task
 
     async def finished(self, task: Task, timeout: float = 3600) -> Task:
         """Return the task once it is terminal, or as it is after `timeout` seconds. The task runs on either way."""
@@ -160,6 +161,8 @@ class Engine:
     async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
         """Return tasks of `tools` that need a worker; if there are none, wait up to `timeout` seconds for one."""
         offered = await self._store.waiting(tools, limit=limit, timeout=timeout)
+        # What has expired would be offered again and again, in place of others, until the next sweep.
+        await asyncio.gather(*(self._store.delete(task) for task in offered if self._is_expired(task)))
         return [task for task in offered if not self._is_expired(task)]
 
     async def claim(self, offered: Sequence[Task], worker: str) -> Sequence[Task]:

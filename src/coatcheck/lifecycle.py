@@ -16,7 +16,7 @@ import msgspec
 
 from coatcheck.errors import AlreadyFinished, LeaseLost, Refused
 from coatcheck.payload import Payload
-from coatcheck.task import Entry, Failure, InputRequest, Lease, Progress, Status, Task
+from coatcheck.task import NO_ITEMS, Entry, Failure, InputRequest, Lease, Progress, Status, Task
 
 _TICK = timedelta(microseconds=1)
 _ZERO = timedelta()
@@ -114,7 +114,8 @@ def advance(task: Task, event: Event, now: datetime) -> Task:
     if isinstance(event, WorkerEvent) and (task.lease is None or task.attempt != event.attempt):
         raise LeaseLost(f"Attempt {event.attempt} no longer holds task {task.id}")
     changes = _changes(task, event, now)
-    if not isinstance(event, Renewed):  # a heartbeat is nothing a caller could see
+    is_stalled = task.lease is not None and task.lease.is_stalled
+    if is_stalled or not isinstance(event, Renewed):  # a mere heartbeat is nothing a caller could see
         changes["updated_at"] = max(now, task.updated_at + _TICK)
     return msgspec.structs.replace(task, version=task.version + 1, **changes)
 
@@ -183,7 +184,7 @@ def _fewer_questions(task: Task, keys: Collection[str], now: datetime) -> dict[s
     still_open = {key: value for key, value in task.input_requests.items() if key not in keys}
     if still_open:
         return {"input_requests": still_open}
-    return {"status": Status.WORKING, "input_requests": {}, **_lifetime_runs_on(task, now)}
+    return {"status": Status.WORKING, "input_requests": NO_ITEMS, **_lifetime_runs_on(task, now)}
 
 
 def _lifetime_runs_on(task: Task, now: datetime) -> dict[str, Any]:
@@ -191,28 +192,33 @@ def _lifetime_runs_on(task: Task, now: datetime) -> dict[str, Any]:
 
 
 def _ended(task: Task, status: Status, keep: timedelta, now: datetime) -> dict[str, Any]:
-    changes: dict[str, Any] = {"status": status, "lease": None, "input_requests": {}, **_lifetime_runs_on(task, now)}
+    changes: dict[str, Any] = {
+        "status": status,
+        "lease": None,
+        "input_requests": NO_ITEMS,
+        **_lifetime_runs_on(task, now),
+    }
     expires_at: datetime | None = changes.get("expires_at", task.expires_at)
     return changes if expires_at is None else {**changes, "expires_at": max(expires_at, now + keep)}
 
 
 def _stalled(task: Task, until: datetime, now: datetime) -> dict[str, Any]:
     lease = _late_lease(task, now)
-    message = (
-        f"Stalled: worker {lease.worker} has not been heard from since its lease ran out at {lease.until:%H:%M:%S} UTC"
-    )
-    return {"lease": Lease(worker=lease.worker, until=until, is_stalled=True), "status_message": message}
+    message = f"Stalled: its worker has not renewed its lease, which ran out at {lease.until:%H:%M:%S} UTC"
+    stalled = Lease(worker=lease.worker, until=until, is_stalled=True, said=task.status_message)
+    return {"lease": stalled, "status_message": message}
 
 
 def _unstalled(task: Task) -> dict[str, Any]:
-    return {"status_message": None} if task.lease and task.lease.is_stalled else {}
+    return {"status_message": task.lease.said} if task.lease and task.lease.is_stalled else {}
 
 
 def _lost(task: Task, event: WorkerLost, now: datetime) -> dict[str, Any]:
     is_proven = task.lease is not None and task.lease.worker == event.dead_worker
-    lease = task.lease if is_proven and task.lease else _late_lease(task, now)
+    if not is_proven:
+        _late_lease(task, now)
     losses = task.losses + 1
-    reason = f"Worker {lease.worker} was lost ({event.reason})"
+    reason = f"Its worker was lost ({event.reason})"
     if task.resumable and losses < event.max_losses:
         # Open questions stay open: the answer may come while nobody holds the task.
         return {"lease": None, "losses": losses, "status_message": f"{reason}; the task is resumed by another"}

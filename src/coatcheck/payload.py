@@ -31,8 +31,9 @@ def encode(value: Any) -> Payload:
         raise InvalidArgument(f"This value has no JSON form: {error}") from error
 
 
-def decode(payload: Payload) -> Any:
-    return msgspec.json.decode(payload)
+def decode(payload: Payload | msgspec.UnsetType) -> Any:
+    """Return the value behind a payload, such as a task's result; None if there is none."""
+    return None if payload is msgspec.UNSET else msgspec.json.decode(payload)
 
 
 def canonical(payload: Payload) -> bytes:

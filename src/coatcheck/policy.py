@@ -14,6 +14,8 @@ Duration = timedelta | float
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers an operator may tune."""
+
     ttl: timedelta = timedelta(hours=1)
     """Lifetime from creation, where none is asked for."""
     max_ttl: timedelta = timedelta(hours=24)
@@ -29,7 +31,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     lease: timedelta = timedelta(seconds=20)
     """How long a worker may be silent before its task counts as stalled; half as long again and it is lost."""
     max_losses: int = 3
-    """How many workers a resumable task may lose before it fails."""
+    """With this many lost workers a resumable task fails."""
     note_interval: timedelta = timedelta(seconds=0.5)
     """How often progress is written at most."""
     park_after: timedelta = timedelta(minutes=1)

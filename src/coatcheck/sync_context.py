@@ -26,6 +26,8 @@ class Link(Protocol):
 
 
 class SyncContext:
+    """What running work off the loop may do to its own task."""
+
     def __init__(self, link: Link) -> None:
         self._link = link
 

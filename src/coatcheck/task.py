@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,6 +17,8 @@ Position = tuple[datetime, str]
 
 
 class Status(StrEnum):
+    """Where a task is, in the protocol's words."""
+
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
     COMPLETED = "completed"
@@ -30,8 +33,18 @@ class Status(StrEnum):
 _TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
-class _Value(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Immutable, compared by content, encodable."""
+class _Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Immutable, compared by content, encodable; never part of a cycle, so no business of the collector's."""
+
+
+class _NoItems(dict[str, Any]):
+    """A subclass, because msgspec would make a copy of a plain dict for every task."""
+
+    __slots__ = ()
+
+
+NO_ITEMS = _NoItems()
+"""Shared by all tasks that never asked anything."""
 
 
 class ToolCall(_Value, frozen=True, kw_only=True):
@@ -50,6 +63,8 @@ class Lease(_Value, frozen=True, kw_only=True):
     until: datetime
     is_stalled: bool = False
     """The lease ran out once; the worker has a last while to be heard from."""
+    said: str | None = None
+    """The task's message before it stalled."""
 
 
 class Progress(_Value, frozen=True, kw_only=True):
@@ -102,8 +117,8 @@ class Task(_Value, frozen=True, kw_only=True):
     status: Status = Status.WORKING
     status_message: str | None = None
     progress: Progress | None = None
-    input_requests: dict[str, InputRequest] = msgspec.field(default_factory=dict[str, InputRequest])
-    input_responses: dict[str, Payload] = msgspec.field(default_factory=dict[str, Payload])
+    input_requests: dict[str, InputRequest] = NO_ITEMS
+    input_responses: dict[str, Payload] = NO_ITEMS
     result: Payload | UnsetType = UNSET
     is_error: bool = False
     """The result is a tool's own error report: `failed` to one protocol generation, `completed` to the other."""

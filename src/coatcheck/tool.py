@@ -15,6 +15,8 @@ Work = Callable[[TaskContext, Mapping[str, Any]], Awaitable[Any]]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A name, and the work it stands for."""
+
     name: str
     work: Work
     terms: Terms = Terms()

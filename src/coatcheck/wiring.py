@@ -39,7 +39,8 @@ async def open_engine(url: str, *, policy: Policy = Policy(), key: str | None = 
 async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Store]:
     """Open a store: `memory://`, or `sqlite:///tasks.db`, `sqlite:////var/lib/tasks.db`, `sqlite:///~/tasks.db`.
 
-    With `key` or COATCHECK_KEY set, everything but ids, owners, tool names and times is encrypted at rest.
+    With `key` or COATCHECK_KEY set, all but what is indexed is encrypted at rest: arguments, answers, messages,
+    journal, results and identity. Ids, owners, tool names, idempotency keys, states and times stay readable.
 
     Raises:
         BadStoreURL: The URL names no store.
@@ -73,11 +74,14 @@ def tool(
     """
     if not callable(function):
         raise InvalidArgument(f"A tool is made of a function, not of {type(function).__name__}.")
+    name = name or getattr(function, "__name__", None)
+    if not name:
+        raise InvalidArgument("This function has no name; give the tool one with name=.")
     for wish, value in (("timeout", timeout), ("poll_interval", poll_interval), ("ttl", ttl)):
         if value is not None and value is not msgspec.UNSET:
             duration(wish, value)
     terms = Terms(ttl=ttl, poll_interval=poll_interval, resumable=resumable)
-    return Tool(name=name or function.__name__, work=_runner(function, runs)(function), terms=terms, timeout=timeout)
+    return Tool(name=name, work=_runner(function, runs)(function), terms=terms, timeout=timeout)
 
 
 def _runner(function: Callable[..., Any], runs: str) -> Callable[[Callable[..., Any]], Work]:

@@ -126,7 +126,7 @@ async def test_work_that_is_not_resumable_is_never_run_again_and_says_why(engine
     failed = await engine.get(task.id)
     assert (failed.status, failed.attempt) == (Status.FAILED, 1)
     assert failed.failure
-    assert "doomed was lost" in failed.failure.message
+    assert "worker was lost" in failed.failure.message
     assert "not resumable" in failed.failure.message
 
 

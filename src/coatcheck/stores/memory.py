@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from datetime import datetime
 
 from coatcheck.errors import InvalidArgument, QuotaExceeded
@@ -38,7 +38,7 @@ class MemoryStore:
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
         task = self._tasks.get(task_id)
         if timeout > 0 and task and task.version <= newer_than:
-            await self._waiters.sleep(task_id, self._waiters.arm(task_id), timeout)
+            await self._sleep(task_id, timeout)
             task = self._tasks.get(task_id)
         return task
 
@@ -76,10 +76,17 @@ class MemoryStore:
             left = deadline - asyncio.get_running_loop().time()
             if found or left <= 0:
                 return sorted(found, key=lambda task: task.position)[:limit]
-            await self._waiters.sleep(_WORK, self._waiters.arm(_WORK), left)
+            await self._sleep(_WORK, left)
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
         return [task for task in self._tasks.values() if _is_late(task, now)][:limit]
+
+    async def _sleep(self, key: Hashable, timeout: float) -> None:
+        alarm = self._waiters.arm(key, timeout)
+        try:
+            await alarm
+        finally:
+            self._waiters.disarm(alarm)
 
     def _is_at(self, task_id: str, version: int) -> bool:
         kept = self._tasks.get(task_id)

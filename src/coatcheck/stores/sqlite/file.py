@@ -36,8 +36,10 @@ MIGRATIONS = (
     create unique index task_key on task (coalesce('+' || owner, '-'), idempotency_key)
         where idempotency_key is not null;
     create table entry (
-        task_id text not null, number integer not null, body blob not null, primary key (task_id, number)
+        task_id text not null, number integer not null, sealed_by text, body blob not null,
+        primary key (task_id, number)
     ) without rowid;
+    create index entry_sealed on entry (sealed_by) where sealed_by is not null;
     """,
 )
 """Step n takes a file from schema n to n + 1. Never edited once released."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from coatcheck.errors import InvalidArgument, KeyRefused, QuotaExceeded
+from coatcheck.errors import InvalidArgument, KeyRefused, QuotaExceeded, StoreError
 from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.codec import Codec, microseconds
 from coatcheck.stores.sqlite.bell import Bell
@@ -19,6 +21,8 @@ from coatcheck.stores.sqlite.file import connect, explain, prepare
 from coatcheck.stores.sqlite.writer import Keys, Operation, Writer
 from coatcheck.stores.waiters import Waiters
 from coatcheck.task import Entry, Position, Task
+
+logger = logging.getLogger("coatcheck")
 
 _WORK = 0
 _WAITING, _HELD, _PARKED, _FINISHED = range(4)
@@ -32,15 +36,16 @@ _REPLACE = (
     "update task set version = ?, state = ?, lease_until = ?, expires_at = ?, sealed_by = ?, body = ?"
     " where id = ? and version = ?"
 )
+_APPEND = "insert into entry (task_id, number, sealed_by, body) values (?, ?, ?, ?)"
 _KEPT = "select id, owner, body from task where coalesce('+' || owner, '-') = ? and idempotency_key = ?"
 _NEWEST_FIRST = "order by created_at desc, id desc"
 _OLDEST_FIRST = "order by created_at, id"
 _MOST_BRANCHES = 250  # SQLite allows 500 in a compound select
 _Range = tuple[str, tuple[object, ...]]
 """A condition that one index answers in order, and its values."""
-_KEY_IDS = (
-    "with recursive k(x) as (select min(sealed_by) from task where sealed_by is not null union all"
-    " select (select min(sealed_by) from task where sealed_by > x) from k where x is not null)"
+_KEY_IDS = (  # hops from one id to the next, where `distinct` would read the whole index
+    "with recursive k(x) as (select min(sealed_by) from {0} where sealed_by is not null union all"
+    " select (select min(sealed_by) from {0} where sealed_by > x) from k where x is not null)"
     " select x from k where x is not null"
 )
 
@@ -51,6 +56,7 @@ class SQLiteStore:
     def __init__(self, path: Path, codec: Codec | None = None) -> None:
         self._path, self._codec = path, codec or Codec()
         self._waiters = Waiters()
+        self._unreadable: set[str] = set()
 
     async def __aenter__(self) -> Self:
         prepare(self._path)
@@ -77,15 +83,13 @@ class SQLiteStore:
         return await self._writer.submit(self._insert(task, quota))
 
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
-        if timeout <= 0:
-            return self._read(task_id)
-        key = _key(task_id)
-        alarm = self._waiters.arm(key)
-        task = self._read(task_id)
-        if task is None or task.version > newer_than:
-            self._waiters.disarm(key, alarm)
-            return task
-        await self._waiters.sleep(key, alarm, timeout)
+        if timeout > 0:
+            alarm = self._waiters.arm(_key(task_id), timeout)
+            try:
+                if self._version(task_id) <= newer_than:
+                    await alarm
+            finally:
+                self._waiters.disarm(alarm)
         return self._read(task_id)
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
@@ -110,12 +114,14 @@ class SQLiteStore:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while True:
-            alarm = self._waiters.arm(_WORK)
-            found, left = self._oldest_waiting(list(tools), limit), deadline - loop.time()
-            if found or left <= 0:
-                self._waiters.disarm(_WORK, alarm)
-                return found
-            await self._waiters.sleep(_WORK, alarm, left)
+            alarm = self._waiters.arm(_WORK, deadline - loop.time())
+            try:
+                found = self._oldest_waiting(list(tools), limit)
+                if found or deadline <= loop.time():
+                    return found
+                await alarm
+            finally:
+                self._waiters.disarm(alarm)
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
         at = microseconds(now)
@@ -150,7 +156,7 @@ class SQLiteStore:
     def _replace(self, task: Task, entries: Sequence[Entry]) -> Operation[bool]:
         row = (*self._columns(task), task.id, task.version - 1)
         first = task.entries - len(entries) + 1
-        lines = [(task.id, n, self._codec.dump_entry(entry, task, n)) for n, entry in enumerate(entries, start=first)]
+        lines = [self._line(task, number, entry) for number, entry in enumerate(entries, start=first)]
 
         def operation(db: sqlite3.Cursor) -> tuple[bool, Keys]:
             if db.execute(_REPLACE, row).rowcount == 0:
@@ -162,7 +168,7 @@ class SQLiteStore:
             try:
                 written, keys = operation(db)
                 if written:
-                    db.executemany("insert into entry (task_id, number, body) values (?, ?, ?)", lines)
+                    db.executemany(_APPEND, lines)
             except BaseException:
                 db.execute("rollback to entries")
                 raise
@@ -171,6 +177,9 @@ class SQLiteStore:
             return written, keys
 
         return with_entries if lines else operation
+
+    def _line(self, task: Task, number: int, entry: Entry) -> tuple[object, ...]:
+        return task.id, number, self._codec.key_id, self._codec.dump_entry(entry, task, number)
 
     def _columns(self, task: Task) -> tuple[object, ...]:
         return (
@@ -188,6 +197,11 @@ class SQLiteStore:
         rows = self._rows("select owner, body from task where id = ?", (task_id,))
         return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
 
+    def _version(self, task_id: str) -> float:
+        """Return the kept version without reading the rest; what is gone is newer than anything."""
+        rows = self._rows("select version from task where id = ?", (task_id,))
+        return rows[0][0] if rows else math.inf
+
     def _oldest_waiting(self, tools: Sequence[str], limit: int) -> Sequence[Task]:
         found: list[Task] = []
         for first in range(0, len(tools), _MOST_BRANCHES):
@@ -204,7 +218,17 @@ class SQLiteStore:
 
     def _tasks(self, where: str, *values: object) -> list[Task]:
         rows = self._rows(f"select id, owner, body from task {where}", values)
-        return [self._codec.load(body, task_id, owner) for task_id, owner, body in rows]
+        return [task for row in rows if (task := self._load(*row))]
+
+    def _load(self, task_id: str, owner: str | None, body: bytes) -> Task | None:
+        """Return one of many tasks. One that cannot be read must not hide the others."""
+        try:
+            return self._codec.load(body, task_id, owner)
+        except StoreError as error:
+            if task_id not in self._unreadable:
+                self._unreadable.add(task_id)
+                logger.error("Task %s is passed over: %s", task_id, error)
+            return None
 
     def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
@@ -230,7 +254,8 @@ class SQLiteStore:
 
     def _check_keys(self) -> None:
         """Refuse at once what could not be read later."""
-        missing = {key_id for (key_id,) in self._rows(_KEY_IDS, ())} - self._codec.key_ids
+        used = (row[0] for table in ("task", "entry") for row in self._rows(_KEY_IDS.format(table), ()))
+        missing = set(used) - self._codec.key_ids
         if missing:
             self._reader.close()
             raise KeyRefused(
