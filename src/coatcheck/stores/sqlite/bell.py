@@ -46,7 +46,7 @@ class Bell:
         self._rings: dict[str, _Ring] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._inotify = Inotify() if sys.platform == "linux" else None
+        self._inotify = _inotify()
         if self._inotify:
             self._inotify.watch_folder(folder)
             self._loop.add_reader(self._inotify.fd, self._on_event)
@@ -123,6 +123,13 @@ class Bell:
         if self._inotify:
             self._inotify.unwatch(ring.watch)
         os.close(ring.fd)
+
+
+def _inotify() -> Inotify | None:
+    try:
+        return Inotify() if sys.platform == "linux" else None
+    except OSError:  # the system allows each user only so many
+        return None
 
 
 def _new_ring(folder: Path) -> tuple[str, int]:

@@ -1,0 +1,123 @@
+"""The writes, as operations for the writer: each all or nothing, whatever else is in its transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Sequence
+
+from coatcheck.errors import InvalidArgument, QuotaExceeded
+from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.sqlite.writer import Keys, Operation
+from coatcheck.task import Entry, Task
+
+WORK = 0
+"""The key of all tasks that need a worker; every task has one of its own besides."""
+
+_WAITING, _HELD, _PARKED, _FINISHED = range(4)
+_INSERT = (
+    "insert into task (version, state, lease_until, expires_at, sealed_by, body, id, owner, tool, idempotency_key,"
+    " created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_AT_QUOTA = "select 1 from task where owner is ? and (state < 3) = 1 limit 1 offset ?"
+_REPLACE = (
+    "update task set version = ?, state = ?, lease_until = ?, expires_at = ?, sealed_by = ?, body = ?"
+    " where id = ? and version = ?"
+)
+_APPEND = "insert into entry (task_id, number, sealed_by, body) values (?, ?, ?, ?)"
+_KEPT = "select id, owner, body from task where coalesce('+' || owner, '-') = ? and idempotency_key = ?"
+
+
+class Operations:
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def insert(self, task: Task, quota: int | None) -> Operation[Task]:
+        row = (*self._columns(task), *_fixed_columns(task))
+
+        def operation(db: sqlite3.Cursor) -> tuple[Task, Keys]:
+            if task.idempotency_key is not None and (kept := self._kept(db, task)):
+                return kept, ()
+            if quota is not None and db.execute(_AT_QUOTA, (task.owner, quota - 1)).fetchone():
+                raise QuotaExceeded(quota)
+            try:
+                db.execute(_INSERT, row)
+            except sqlite3.IntegrityError:
+                raise InvalidArgument(f"Task {task.id} exists already.") from None
+            return task, _keys(task)
+
+        return operation
+
+    def replace(self, task: Task, entries: Sequence[Entry]) -> Operation[bool]:
+        row = (*self._columns(task), task.id, task.version - 1)
+        first = task.entries - len(entries) + 1
+        lines = [self._line(task, number, entry) for number, entry in enumerate(entries, start=first)]
+
+        def operation(db: sqlite3.Cursor) -> tuple[bool, Keys]:
+            if db.execute(_REPLACE, row).rowcount == 0:
+                return False, ()
+            return True, _keys(task)
+
+        def with_entries(db: sqlite3.Cursor) -> tuple[bool, Keys]:
+            db.execute("savepoint entries")
+            try:
+                written, keys = operation(db)
+                if written:
+                    db.executemany(_APPEND, lines)
+            except BaseException:
+                db.execute("rollback to entries")
+                raise
+            finally:
+                db.execute("release entries")
+            return written, keys
+
+        return with_entries if lines else operation
+
+    def delete(self, task: Task) -> Operation[bool]:
+        def operation(db: sqlite3.Cursor) -> tuple[bool, Keys]:
+            if db.execute("delete from task where id = ? and version = ?", (task.id, task.version)).rowcount == 0:
+                return False, ()
+            db.execute("delete from entry where task_id = ?", (task.id,))
+            return True, (key_of(task.id),)
+
+        return operation
+
+    def _kept(self, db: sqlite3.Cursor, task: Task) -> Task | None:
+        """Return the task of the same owner and idempotency key."""
+        scope = "-" if task.owner is None else f"+{task.owner}"
+        row = db.execute(_KEPT, (scope, task.idempotency_key)).fetchone()
+        return self._codec.load(row[2], row[0], row[1]) if row else None
+
+    def _line(self, task: Task, number: int, entry: Entry) -> tuple[object, ...]:
+        return task.id, number, self._codec.key_id, self._codec.dump_entry(entry, task, number)
+
+    def _columns(self, task: Task) -> tuple[object, ...]:
+        return (
+            task.version,
+            _state(task),
+            microseconds(task.lease.until) if task.lease else None,
+            microseconds(task.expires_at) if task.expires_at else None,
+            self._codec.key_id,
+            self._codec.dump(task),
+        )
+
+
+def _fixed_columns(task: Task) -> tuple[object, ...]:
+    return task.id, task.owner, task.call.tool, task.idempotency_key, microseconds(task.created_at)
+
+
+def _state(task: Task) -> int:
+    if task.status.is_terminal:
+        return _FINISHED
+    if task.lease:
+        return _HELD
+    return _WAITING if task.is_waiting else _PARKED
+
+
+def _keys(task: Task) -> Keys:
+    return (key_of(task.id), WORK) if task.is_waiting else (key_of(task.id),)
+
+
+def key_of(task_id: str) -> int:
+    """Return a number for the bell. Two ids may share one: that wakes somebody for nothing, no more."""
+    return zlib.crc32(task_id.encode()) + 1

@@ -1,0 +1,134 @@
+"""The reads, done in place: a row costs microseconds, less than handing the work to a thread."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from coatcheck.errors import KeyRefused, StoreError
+from coatcheck.store import EVERYONE, Query
+from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.sqlite.file import connect, explain
+from coatcheck.task import Entry, Position, Task
+
+logger = logging.getLogger("coatcheck")
+
+_NEWEST_FIRST = "order by created_at desc, id desc"
+_OLDEST_FIRST = "order by created_at, id"
+_MOST_BRANCHES = 250  # SQLite allows 500 in a compound select
+_Range = tuple[str, tuple[object, ...]]
+"""A condition that one index answers in order, and its values."""
+_KEY_IDS = (  # hops from one id to the next, where `distinct` would read the whole index
+    "with recursive k(x) as (select min(sealed_by) from {0} where sealed_by is not null union all"
+    " select (select min(sealed_by) from {0} where sealed_by > x) from k where x is not null)"
+    " select x from k where x is not null"
+)
+
+
+class Reader:
+    def __init__(self, path: Path, codec: Codec) -> None:
+        self._path, self._codec = path, codec
+        self._unreadable: set[str] = set()
+        self._db = connect(path)
+        self._db.execute("pragma query_only = 1")
+        self._db.execute("pragma mmap_size = 2147483648")  # only readers map the file: a stray write cannot hurt it
+
+    def close(self) -> None:
+        self._db.close()
+
+    def task(self, task_id: str) -> Task | None:
+        rows = self._rows("select owner, body from task where id = ?", (task_id,))
+        return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
+
+    def version(self, task_id: str) -> float:
+        """Return the kept version without reading the rest; what is gone is newer than anything."""
+        rows = self._rows("select version from task where id = ?", (task_id,))
+        return rows[0][0] if rows else math.inf
+
+    def list(self, query: Query) -> Sequence[Task]:
+        ranges = [_older_than(query.after, index_range) for index_range in _index_ranges(query)]
+        return self._best_of(ranges, _NEWEST_FIRST, query.limit)
+
+    def journal(self, task_id: str, after: int, limit: int) -> Sequence[Entry]:
+        rows = self._rows(
+            "select owner, entry.number, entry.body from entry join task on id = task_id"
+            " where task_id = ? and entry.number > ? order by entry.number limit ?",
+            (task_id, after, limit),
+        )
+        return [self._codec.load_entry(body, task_id, owner, number) for owner, number, body in rows]
+
+    def waiting(self, tools: Collection[str], limit: int) -> Sequence[Task]:
+        found: list[Task] = []
+        ranges = [("state = 0 and tool = ?", (tool,)) for tool in tools]
+        for first in range(0, len(ranges), _MOST_BRANCHES):
+            found += self._best_of(ranges[first : first + _MOST_BRANCHES], _OLDEST_FIRST, limit)
+        return sorted(found, key=lambda task: task.position)[:limit]
+
+    def overdue(self, now: datetime, limit: int) -> Sequence[Task]:
+        at = microseconds(now)
+        late = self._tasks("where lease_until <= ? limit ?", at, limit)
+        expired = self._tasks("where expires_at <= ? limit ?", at, limit)
+        return [*{task.id: task for task in (*expired, *late)}.values()][:limit]
+
+    def data_version(self) -> int:
+        """Return a number that changes with every commit of anyone."""
+        return self._rows("pragma data_version", ())[0][0]
+
+    def check_keys(self) -> None:
+        """Refuse at once what could not be read later."""
+        used = (row[0] for table in ("task", "entry") for row in self._rows(_KEY_IDS.format(table), ()))
+        missing = set(used) - self._codec.key_ids
+        if missing:
+            raise KeyRefused(
+                f"{self._path} holds tasks sealed with key {', '.join(sorted(missing))}, which is not among the keys"
+                " given; set COATCHECK_KEY to it, or add it after the current key, separated by a comma."
+            )
+
+    def _best_of(self, ranges: Sequence[_Range], order: str, limit: int) -> Sequence[Task]:
+        """Read the first tasks of several index ranges at once: each in order, none further than needed."""
+        branch = "select * from (select number from task where {} {} limit {})"
+        numbers = " union all ".join(branch.format(condition, order, int(limit)) for condition, _ in ranges)
+        values = [value for _, values in ranges for value in values]
+        return self._tasks(f"where number in ({numbers}) {order} limit ?", *values, limit)
+
+    def _tasks(self, where: str, *values: object) -> list[Task]:
+        rows = self._rows(f"select id, owner, body from task {where}", values)
+        return [task for row in rows if (task := self._load(*row))]
+
+    def _load(self, task_id: str, owner: str | None, body: bytes) -> Task | None:
+        """Return one of many tasks. One that cannot be read must not hide the others."""
+        try:
+            return self._codec.load(body, task_id, owner)
+        except StoreError as error:
+            if task_id not in self._unreadable:
+                self._unreadable.add(task_id)
+                logger.error("Task %s is passed over: %s", task_id, error)
+            return None
+
+    def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise explain(error, self._path) from error
+
+
+def _index_ranges(query: Query) -> list[_Range]:
+    """Say which ranges of which index hold the answer."""
+    if query.is_held:
+        held = "lease_until is not null"
+        return [(held, ())] if query.owner is EVERYONE else [(f"{held} and owner is ?", (query.owner,))]
+    if query.owner is EVERYONE:
+        return [("1", ())]
+    return [(f"owner is ? and (state < 3) = {unfinished}", (query.owner,)) for unfinished in (0, 1)]
+
+
+def _older_than(after: Position | None, index_range: _Range) -> _Range:
+    if after is None:
+        return index_range
+    condition, values = index_range
+    return f"{condition} and (created_at, id) < (?, ?)", (*values, microseconds(after[0]), after[1])
