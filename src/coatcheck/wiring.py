@@ -103,7 +103,10 @@ def new_key() -> str:
 
 
 def _split(url: str) -> Any:
-    parts = urlsplit(url) if isinstance(url, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    try:
+        parts = urlsplit(url)
+    except (ValueError, AttributeError, TypeError):
+        parts = None
     if parts is None or parts.scheme not in ("memory", "sqlite"):
         raise BadStoreURL(f"{url!r} names no store; use memory:// or sqlite:///path/to/tasks.db.")
     if parts.query or parts.fragment or parts.netloc or (parts.scheme == "memory" and parts.path):
@@ -113,7 +116,7 @@ def _split(url: str) -> Any:
 
 def _path(url: str, path: str) -> Path:
     name = unquote(path.removeprefix("/"))
-    if not name or name.endswith("/"):
+    if not name or name.endswith("/") or "\0" in name:
         raise BadStoreURL(f"{url!r} names no file; use sqlite:///tasks.db, or memory:// to keep nothing.")
     try:
         return Path(name).expanduser().absolute()

@@ -23,6 +23,9 @@ class Alarm(asyncio.Future[None]):
         self.key, self.next = key, following
         self.timer = loop.call_later(timeout, ring, self, context=_CONTEXT)
 
+    def seconds_left(self) -> float:
+        return self.timer.when() - self.get_loop().time()
+
 
 def ring(alarm: Alarm) -> None:
     if not alarm.done():

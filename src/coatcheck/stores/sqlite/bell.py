@@ -1,19 +1,18 @@
 """Wakes other processes on the same file: each rings in a small file of its own, and hears those of the others.
 
-A ring file holds a counter and a circle of changed keys, so a process wakes only for what it waits for. One process
-writes each file, so there are no locks. A lost ring costs time, never truth: the woken read the store.
+A ring file is a circle of numbered keys, so a process wakes only for what it waits for. One process writes each
+file, so there are no locks. A lost ring costs time, never truth: the woken read the store.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
-import mmap
 import os
 import secrets
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,9 @@ from pathlib import Path
 from coatcheck.stores.sqlite.inotify import Inotify
 
 _SLOTS = 4096
-_NUMBER = struct.Struct("<Q")
-_SIZE = _NUMBER.size * (1 + _SLOTS)
+_SLOT = struct.Struct("<QQ")  # the number of the ring, counted from 1, and the key that was rung
+_SIZE = _SLOT.size * _SLOTS
+_CHUNK = 64
 POLL_SECONDS = 0.02
 
 
@@ -41,7 +41,6 @@ class Bell:
         folder.mkdir(mode=0o700, exist_ok=True)
         self._folder, self._on_ring = folder, on_ring
         self._name, self._fd = _new_ring(folder)
-        self._slots = mmap.mmap(self._fd, _SIZE)
         self._rung = 0
         self._rings: dict[str, _Ring] = {}
         self._loop = asyncio.get_running_loop()
@@ -50,16 +49,20 @@ class Bell:
         if self._inotify:
             self._inotify.watch_folder(folder)
             self._loop.add_reader(self._inotify.fd, self._on_event)
-        else:
-            self._poll()
         self._discover(is_first_look=True)
+        if not self._inotify:
+            self._poll()
 
-    def ring(self, keys: Iterable[int]) -> None:
-        """Tell the others. Only the counter is written in a way that they are told of, and it comes last."""
-        for key in keys:
-            _NUMBER.pack_into(self._slots, _NUMBER.size * (1 + self._rung % _SLOTS), key)
-            self._rung += 1
-        os.pwrite(self._fd, _NUMBER.pack(self._rung), 0)
+    def ring(self, keys: Sequence[int]) -> None:
+        """Tell the others, in one write wherever the circle allows."""
+        numbered = [(self._rung + place, key) for place, key in enumerate(keys, start=1)][-_SLOTS:]
+        self._rung += len(keys)
+        first = numbered[0][0] % _SLOTS
+        until_the_end = numbered[: _SLOTS - first]
+        with suppress(OSError):  # a full disk: what was committed stands, and the others will look in time
+            os.pwrite(self._fd, _pack(until_the_end), _SLOT.size * first)
+            if rest := numbered[len(until_the_end) :]:
+                os.pwrite(self._fd, _pack(rest), 0)
 
     def close(self) -> None:
         if self._inotify:
@@ -72,7 +75,6 @@ class Bell:
             self._inotify.close()
         with suppress(OSError):
             (self._folder / self._name).unlink()
-        self._slots.close()
         os.close(self._fd)
 
     def _on_event(self) -> None:
@@ -91,12 +93,17 @@ class Bell:
             self._hear(ring)
 
     def _hear(self, ring: _Ring) -> None:
-        rung = _number(ring.fd)
-        if rung - ring.heard > _SLOTS // 2:  # the writer may be overwriting what we would read
-            self._on_ring(None)
-        elif rung > ring.heard:
-            self._on_ring([_number(ring.fd, 1 + place % _SLOTS) for place in range(ring.heard, rung)])
-        ring.heard = rung
+        """Pass on what was rung since; if the ringer has overtaken us, anything may have been."""
+        keys: list[int] = []
+        while new := _read(ring.fd, ring.heard + 1):
+            if new[0][0] != ring.heard + 1:
+                ring.heard = _latest(ring.fd)
+                self._on_ring(None)
+                return
+            keys += [key for _, key in new]
+            ring.heard = new[-1][0]
+        if keys:
+            self._on_ring(keys)
 
     def _discover(self, *, is_first_look: bool) -> None:
         """Open the rings of processes that came; drop those of processes that went, or died without a word."""
@@ -116,7 +123,7 @@ class Bell:
             return
         watch = self._inotify.watch_file(path) if self._inotify else 0
         # Who came after us is heard from its first ring, even those before we noticed it.
-        self._rings[name] = _Ring(fd, _number(fd) if is_first_look else 0, watch)
+        self._rings[name] = _Ring(fd, _latest(fd) if is_first_look else 0, watch)
 
     def _forget(self, name: str) -> None:
         ring = self._rings.pop(name)
@@ -153,6 +160,21 @@ def _is_abandoned(fd: int) -> bool:
     return True
 
 
-def _number(fd: int, place: int = 0) -> int:
-    read = os.pread(fd, _NUMBER.size, _NUMBER.size * place)
-    return _NUMBER.unpack(read)[0] if len(read) == _NUMBER.size else 0
+def _pack(numbered: Sequence[tuple[int, int]]) -> bytes:
+    return b"".join(_SLOT.pack(number, key) for number, key in numbered)
+
+
+def _read(fd: int, number: int) -> list[tuple[int, int]]:
+    """Return the rings from `number` on, as far as they follow each other; another one if it was overwritten."""
+    place = number % _SLOTS
+    raw = os.pread(fd, _SLOT.size * min(_CHUNK, _SLOTS - place), _SLOT.size * place)
+    rings = list(_SLOT.iter_unpack(raw[: len(raw) - len(raw) % _SLOT.size]))
+    if not rings or rings[0][0] < number:
+        return []
+    run = next((count for count, (found, _) in enumerate(rings) if found != rings[0][0] + count), len(rings))
+    return rings[:run]
+
+
+def _latest(fd: int) -> int:
+    raw = os.pread(fd, _SIZE, 0)
+    return max((number for number, _ in _SLOT.iter_unpack(raw[: len(raw) - len(raw) % _SLOT.size])), default=0)

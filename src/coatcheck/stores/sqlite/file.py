@@ -60,17 +60,23 @@ def prepare(path: Path) -> None:
         raise StoreUnavailable(
             f"Cannot write {path}: {error.strerror}; choose another path, or make its folder writable."
         ) from error
+    _check_head(path)
     with explained(path), closing(connect(path)) as db:
         if _schema_of(db, path) < len(MIGRATIONS):
             _migrate(db, path)
+        _use_wal(db, path)
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a connection that commits to disk and leaves checkpoints to the writer."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_LONGEST_WAIT)
-    db.execute("pragma synchronous = full")
-    db.execute("pragma wal_autocheckpoint = 0")
-    db.execute("pragma cache_size = -16384")
+    try:
+        db.execute("pragma synchronous = full")
+        db.execute("pragma wal_autocheckpoint = 0")
+        db.execute("pragma cache_size = -16384")
+    except sqlite3.Error:
+        db.close()
+        raise
     return db
 
 
@@ -108,12 +114,20 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreUnavailable(f"{path} cannot be used just now: {error}; check the disk and the file's permissions.")
 
 
-def _schema_of(db: sqlite3.Connection, path: Path) -> int:
-    (application,) = db.execute("pragma application_id").fetchone()
-    (schema,) = db.execute("pragma user_version").fetchone()
-    (tables,) = db.execute("select count(*) from sqlite_master").fetchone()
-    if application != _APPLICATION_ID and (application or schema or tables):
+def _check_head(path: Path) -> None:
+    """Look before SQLite does: merely opening and closing another program's file may change it."""
+    if path.with_name(path.name + "-journal").exists():
+        return  # the first process died while it made the file; SQLite will mend that
+    with path.open("rb") as file:
+        head = file.read(100)
+    if head and not head.startswith(b"SQLite format 3\0"):
+        raise StoreUnusable(f"{path} is damaged or no SQLite file; restore a backup, or choose another path.")
+    if head and int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
         raise StoreUnusable(f"{path} belongs to another program and was left alone; choose another path.")
+
+
+def _schema_of(db: sqlite3.Connection, path: Path) -> int:
+    (schema,) = db.execute("pragma user_version").fetchone()
     if schema > len(MIGRATIONS):
         raise StoreUnusable(
             f"{path} was written by a newer coatcheck (schema {schema}, this one knows {len(MIGRATIONS)}); "
@@ -123,7 +137,6 @@ def _schema_of(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    _use_wal(db, path)
     begin(db)
     # Another process may have migrated while this one waited for the lock.
     for number, script in enumerate(MIGRATIONS[(schema := _schema_of(db, path)) :], start=schema + 1):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from coatcheck.errors import StoreUnavailable
 from coatcheck.store import Query
 from coatcheck.stores.codec import Codec
 from coatcheck.stores.sqlite.bell import Bell
@@ -39,7 +40,7 @@ class SQLiteStore:
             opening.callback(self._reader.close)
             self._reader.check_keys()
             opening.callback(self._waiters.wake_all)
-            self._bell = Bell(self._path.with_name(self._path.name + ".bells"), self._on_ring)
+            self._bell = self._hang_bell()
             opening.callback(self._bell.close)
             self._writer = Writer(self._path, on_commit=self._bell.ring, on_loop=self._waiters.wake)
             opening.push_async_callback(self._writer.close)
@@ -58,13 +59,15 @@ class SQLiteStore:
         return await self._writer.submit(self._operations.insert(task, quota))
 
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
-        if timeout > 0:
+        while timeout > 0:
             alarm = self._waiters.arm(key_of(task_id), timeout)
             try:
-                if self._reader.version(task_id) <= newer_than:
-                    await alarm
+                if self._reader.version(task_id) > newer_than:
+                    break
+                await alarm
             finally:
                 self._waiters.disarm(alarm)
+            timeout = alarm.seconds_left()  # somebody else's ring may sound like ours
         return self._reader.task(task_id)
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
@@ -94,6 +97,15 @@ class SQLiteStore:
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
         return self._reader.overdue(now, limit)
+
+    def _hang_bell(self) -> Bell:
+        folder = self._path.with_name(self._path.name + ".bells")
+        try:
+            return Bell(folder, self._on_ring)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"Cannot use {folder} to tell other processes of changes: {error.strerror}; choose another path."
+            ) from error
 
     def _on_ring(self, keys: Iterable[int] | None) -> None:
         if keys is None:

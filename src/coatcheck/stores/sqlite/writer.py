@@ -26,7 +26,7 @@ _OWN_FAULTS = (CoatcheckError, sqlite3.IntegrityError, sqlite3.DataError, sqlite
 
 
 class Writer:
-    def __init__(self, path: Path, on_commit: Callable[[Keys], None], on_loop: Callable[[Keys], None]) -> None:
+    def __init__(self, path: Path, *, on_commit: Callable[[Keys], None], on_loop: Callable[[Keys], None]) -> None:
         """`on_commit` is called in the writer's thread once changes are durable, `on_loop` after that on the loop."""
         self._path, self._on_commit, self._on_loop = path, on_commit, on_loop
         self._loop = asyncio.get_running_loop()
