@@ -81,7 +81,7 @@ class Engine:
             ),
             created_at=now,
             updated_at=now,
-            expires_at=now + ttl if ttl else None,
+            expires_at=None if ttl is None else now + ttl,
             poll_interval=poll_interval(self.policy, terms),
             resumable=terms.resumable,
             idempotency_key=idempotency_key,

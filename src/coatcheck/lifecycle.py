@@ -130,10 +130,7 @@ def _changes(task: Task, event: Event, now: datetime) -> dict[str, Any]:
             assert task.lease is not None
             return {"lease": Lease(worker=task.lease.worker, until=until), **_unstalled(task)}
         case Noted(_, message, progress):
-            return {
-                "status_message": message or task.status_message,
-                "progress": furthest(task.progress, progress),
-            }
+            return {"progress": furthest(task.progress, progress), **(_said(task, message) if message else {})}
         case Recorded(_, entries):
             return {"entries": task.entries + len(entries)}
         case InputRequested(_, requests, patience):
@@ -174,10 +171,10 @@ def _asked(task: Task, requests: Mapping[str, InputRequest], patience: timedelta
     if reused or not requests:
         raise Refused(f"Input request keys must be new: {sorted(reused)}")
     changes = {"status": Status.INPUT_REQUIRED, "input_requests": {**task.input_requests, **requests}}
-    if task.status is Status.INPUT_REQUIRED or task.expires_at is None:
+    if task.expires_at is None:
         return changes
-    left = max(task.expires_at - now, _ZERO)
-    return {**changes, "time_left": left, "expires_at": now + max(left, patience)}
+    left = max(task.expires_at - now, _ZERO) if task.time_left is None else task.time_left
+    return {**changes, "time_left": left, "expires_at": max(task.expires_at, now + patience)}
 
 
 def _fewer_questions(task: Task, keys: Collection[str], now: datetime) -> dict[str, Any]:
@@ -207,6 +204,13 @@ def _stalled(task: Task, until: datetime, now: datetime) -> dict[str, Any]:
     message = f"Stalled: its worker has not renewed its lease, which ran out at {lease.until:%H:%M:%S} UTC"
     stalled = Lease(worker=lease.worker, until=until, is_stalled=True, said=task.status_message)
     return {"lease": stalled, "status_message": message}
+
+
+def _said(task: Task, message: str) -> dict[str, Any]:
+    """A message told while stalled outlives the stall."""
+    if task.lease and task.lease.is_stalled:
+        return {"status_message": message, "lease": msgspec.structs.replace(task.lease, said=message)}
+    return {"status_message": message}
 
 
 def _unstalled(task: Task) -> dict[str, Any]:

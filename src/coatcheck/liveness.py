@@ -24,11 +24,15 @@ def name_worker() -> str:
 def is_dead(worker: str) -> bool:
     """True only if `worker`'s process has certainly ended; a reused pid fools nobody."""
     match worker.split(":"):
-        case [_, pid, started, space, _] if pid.isdigit() and space and space == _pid_space():
+        case [_, pid, started, space, _] if _is_number(pid) and _is_number(started) and space == _pid_space() != "":
             now_started = _start_time(int(pid))
-            return not _exists(int(pid)) if now_started is None else str(now_started) != started
+            return not _exists(int(pid)) if now_started is None else now_started != int(started)
         case _:
             return False
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text[:20]) < 2**63
 
 
 def _start_time(pid: int) -> int | None:
@@ -47,8 +51,8 @@ def _exists(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except (PermissionError, OverflowError):
+        pass
     return True
 
 

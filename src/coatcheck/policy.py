@@ -9,6 +9,8 @@ import msgspec
 
 from coatcheck.errors import InvalidArgument
 
+_SHORTEST = timedelta.resolution.total_seconds()
+
 Duration = timedelta | float
 """A timedelta, or seconds."""
 
@@ -80,6 +82,6 @@ def duration(name: str, value: Duration) -> timedelta:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{name} must be a timedelta or a number of seconds, not {type(value).__name__}.")
-    if not math.isfinite(seconds) or seconds <= 0:
+    if not _SHORTEST <= seconds < math.inf:  # which nan is not either
         raise InvalidArgument(f"{name} must be longer than zero, but it is {value}; give a positive duration.")
     return timedelta.max if seconds >= timedelta.max.total_seconds() else timedelta(seconds=seconds)

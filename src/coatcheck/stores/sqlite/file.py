@@ -116,8 +116,6 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
 
 def _check_head(path: Path) -> None:
     """Look before SQLite does: merely opening and closing another program's file may change it."""
-    if path.with_name(path.name + "-journal").exists():
-        return  # the first process died while it made the file; SQLite will mend that
     with path.open("rb") as file:
         head = file.read(100)
     if head and not head.startswith(b"SQLite format 3\0"):

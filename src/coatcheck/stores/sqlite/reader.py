@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Reader:
 
     def list(self, query: Query) -> Sequence[Task]:
         ranges = [_older_than(query.after, index_range) for index_range in _index_ranges(query)]
-        return self._best_of(ranges, _NEWEST_FIRST, query.limit)
+        return self._readable(query.limit, lambda limit: self._best_of(ranges, _NEWEST_FIRST, limit))
 
     def journal(self, task_id: str, after: int, limit: int) -> Sequence[Entry]:
         rows = self._rows(
@@ -63,17 +63,10 @@ class Reader:
         return [self._codec.load_entry(body, task_id, owner, number) for owner, number, body in rows]
 
     def waiting(self, tools: Collection[str], limit: int) -> Sequence[Task]:
-        found: list[Task] = []
-        ranges = [("state = 0 and tool = ?", (tool,)) for tool in tools]
-        for first in range(0, len(ranges), _MOST_BRANCHES):
-            found += self._best_of(ranges[first : first + _MOST_BRANCHES], _OLDEST_FIRST, limit)
-        return sorted(found, key=lambda task: task.position)[:limit]
+        return self._readable(limit, lambda limit: self._waiting(tools, limit))
 
     def overdue(self, now: datetime, limit: int) -> Sequence[Task]:
-        at = microseconds(now)
-        late = self._tasks("where lease_until <= ? limit ?", at, limit)
-        expired = self._tasks("where expires_at <= ? limit ?", at, limit)
-        return [*{task.id: task for task in (*expired, *late)}.values()][:limit]
+        return self._readable(limit, lambda limit: self._overdue(microseconds(now), limit))
 
     def data_version(self) -> int:
         """Return a number that changes with every commit of anyone."""
@@ -88,6 +81,26 @@ class Reader:
                 f"{self._path} holds tasks sealed with key {', '.join(sorted(missing))}, which is not among the keys"
                 " given; set COATCHECK_KEY to it, or add it after the current key, separated by a comma."
             )
+
+    def _waiting(self, tools: Collection[str], limit: int) -> Sequence[Task]:
+        found: list[Task] = []
+        ranges = [("state = 0 and tool = ?", (tool,)) for tool in tools]
+        for first in range(0, len(ranges), _MOST_BRANCHES):
+            found += self._best_of(ranges[first : first + _MOST_BRANCHES], _OLDEST_FIRST, limit)
+        return sorted(found, key=lambda task: task.position)[:limit]
+
+    def _overdue(self, now: int, limit: int) -> Sequence[Task]:
+        late = self._tasks("where lease_until <= ? limit ?", now, limit)
+        expired = self._tasks("where expires_at <= ? limit ?", now, limit)
+        return [*{task.id: task for task in (*expired, *late)}.values()]
+
+    def _readable(self, limit: int, find: Callable[[int], Sequence[Task]]) -> Sequence[Task]:
+        """Find `limit` tasks that can be read, however many that cannot be stand before them."""
+        while True:
+            unreadable = len(self._unreadable)
+            found = find(limit + unreadable)
+            if len(self._unreadable) == unreadable:
+                return found[:limit]
 
     def _best_of(self, ranges: Sequence[_Range], order: str, limit: int) -> Sequence[Task]:
         """Read the first tasks of several index ranges at once: each in order, none further than needed."""
