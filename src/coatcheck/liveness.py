@@ -39,10 +39,10 @@ def _start_time(pid: int) -> int | None:
     """Return the kernel's start time of a process, in ticks since boot. None: it cannot be seen; 0: it is a zombie."""
     try:
         # The second field, the command's name, may itself hold spaces and parentheses.
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return 0 if fields[0] in "ZX" else int(fields[19])
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _exists(pid: int) -> bool:
