@@ -9,19 +9,17 @@ import asyncio
 import contextvars
 from collections.abc import Hashable, Iterable
 
-_CONTEXT = contextvars.Context()
-
 
 class Alarm(asyncio.Future[None]):
     """Await it: it ends when its key is woken, or its time is up."""
 
     __slots__ = ("key", "next", "timer")
 
-    def __init__(self, key: Hashable, timeout: float, following: Alarm | None) -> None:
+    def __init__(self, key: Hashable, timeout: float, following: Alarm | None, context: contextvars.Context) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(loop=loop)
         self.key, self.next = key, following
-        self.timer = loop.call_later(timeout, ring, self, context=_CONTEXT)
+        self.timer = loop.call_later(timeout, ring, self, context=context)
 
     def seconds_left(self) -> float:
         return self.timer.when() - self.get_loop().time()
@@ -34,12 +32,13 @@ def ring(alarm: Alarm) -> None:
 
 class Waiters:
     def __init__(self) -> None:
+        self._context = contextvars.Context()
         self._first: dict[Hashable, Alarm] = {}
         """The alarms of a key are chained, the latest first."""
 
     def arm(self, key: Hashable, timeout: float) -> Alarm:
         """Arm first and read then, so that no change falls in between; disarm when done, woken or not."""
-        alarm = self._first[key] = Alarm(key, timeout, self._first.get(key))
+        alarm = self._first[key] = Alarm(key, timeout, self._first.get(key), self._context)
         return alarm
 
     def disarm(self, alarm: Alarm) -> None:

@@ -56,13 +56,13 @@ class Bell:
     def ring(self, keys: Sequence[int]) -> None:
         """Tell the others, in one write wherever the circle allows."""
         numbered = [(self._rung + place, key) for place, key in enumerate(keys, start=1)][-_SLOTS:]
-        self._rung += len(keys)
         first = numbered[0][0] % _SLOTS
         until_the_end = numbered[: _SLOTS - first]
         with suppress(OSError):  # a full disk: what was committed stands, and the others will look in time
             os.pwrite(self._fd, _pack(until_the_end), _SLOT.size * first)
             if rest := numbered[len(until_the_end) :]:
                 os.pwrite(self._fd, _pack(rest), 0)
+            self._rung += len(keys)
 
     def close(self) -> None:
         if self._inotify:
