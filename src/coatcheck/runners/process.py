@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -109,6 +111,7 @@ class _PipeLink:
 
 
 def _child(pipe: Connection[Any, Any], function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         outcome = (_RETURN, function(SyncContext(_PipeLink(pipe)), **arguments))
     except Exception as error:
@@ -117,3 +120,11 @@ def _child(pipe: Connection[Any, Any], function: Callable[..., Any], arguments: 
         pipe.send(outcome)
     except (pickle.PicklingError, AttributeError, TypeError):
         pipe.send((_RAISE, ToolFailed(f"The tool's outcome cannot leave its process: {outcome[1]!r}")))
+
+
+def _end_with_parent() -> None:
+    """Work that nobody can hear of any more must not go on, least of all beside its own replay."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

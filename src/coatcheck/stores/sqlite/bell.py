@@ -117,11 +117,14 @@ class Bell:
     def _open(self, name: str, *, is_first_look: bool) -> None:
         path = self._folder / name
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        if is_first_look and _is_abandoned(fd):
-            path.unlink()
+        try:
+            if is_first_look and _is_abandoned(fd):
+                path.unlink()
+                raise FileNotFoundError
+            watch = self._inotify.watch_file(path) if self._inotify else 0
+        except FileNotFoundError:
             os.close(fd)
             return
-        watch = self._inotify.watch_file(path) if self._inotify else 0
         # Who came after us is heard from its first ring, even those before we noticed it.
         self._rings[name] = _Ring(fd, _latest(fd) if is_first_look else 0, watch)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
 import time
+from collections import Counter
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from functools import cache
@@ -55,16 +57,44 @@ def prepare(path: Path) -> None:
     _warn_of_wal_reset()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if not _open_here[_identity(path)]:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            _check_head(path)
     except OSError as error:
         raise StoreUnavailable(
             f"Cannot write {path}: {error.strerror}; choose another path, or make its folder writable."
         ) from error
-    _check_head(path)
     with explained(path), closing(connect(path)) as db:
         if _schema_of(db, path) < len(MIGRATIONS):
             _migrate(db, path)
         _use_wal(db, path)
+
+
+@contextmanager
+def opened(path: Path) -> Generator[None]:
+    """Prepare the file; and know, for as long as this lasts, that this process has it open."""
+    with _opening:
+        prepare(path)
+        identity = _identity(path)
+        _open_here[identity] += 1
+    try:
+        yield
+    finally:
+        _open_here[identity] -= 1
+
+
+# Closing any descriptor of a file drops all locks its process has on it, SQLite's own among them. So what is open
+# here may only be touched through SQLite, and it must be known.
+_opening = threading.Lock()
+_open_here: Counter[tuple[int, int] | None] = Counter()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ from coatcheck.errors import StoreUnavailable
 from coatcheck.store import Query
 from coatcheck.stores.codec import Codec
 from coatcheck.stores.sqlite.bell import Bell
-from coatcheck.stores.sqlite.file import prepare
+from coatcheck.stores.sqlite.file import opened
 from coatcheck.stores.sqlite.operations import WORK, Operations, key_of
 from coatcheck.stores.sqlite.reader import Reader
 from coatcheck.stores.sqlite.writer import Writer
@@ -34,8 +34,8 @@ class SQLiteStore:
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        prepare(self._path)
         async with AsyncExitStack() as opening:
+            opening.enter_context(opened(self._path))
             self._reader = Reader(self._path, self._codec)
             opening.callback(self._reader.close)
             self._reader.check_keys()
