@@ -29,7 +29,7 @@ class TaskContext:
         """`park` stops the work until its open questions are answered; a new worker then starts it over."""
         self._engine, self.task, self._park = engine, task, park
         self.is_stopping = False
-        self._steps: dict[str, Payload] | None = None
+        self._recorded: dict[str, Payload] | None = None
         self._uses: Counter[str] = Counter()
         self._note: Noted | None = None
         self._noted_at = -math.inf
@@ -85,9 +85,9 @@ class TaskContext:
 
     async def recall(self, key: str) -> Payload | None:
         """Return what an earlier run recorded under `key`."""
-        if self._steps is None:
-            self._steps = await self._recorded_steps()
-        return self._steps.get(key)
+        if self._recorded is None:
+            self._recorded = await self._read_journal()
+        return self._recorded.get(key)
 
     async def record(self, key: str, value: Any) -> Payload:
         payload = encode(value)
@@ -95,8 +95,13 @@ class TaskContext:
         return payload
 
     async def output(self, chunk: Any) -> None:
-        """Put out a part of the result, in order, for the caller to read while the work goes on."""
-        await self._append(OUTPUT, "", encode(chunk))
+        """Put out a part of the result, in order, for the caller to read while the work goes on.
+
+        Work that is run again puts out what it already had without the caller seeing it twice.
+        """
+        key, payload = self._nth(OUTPUT), encode(chunk)
+        if await self.recall(key) != payload:
+            await self._append(OUTPUT, key, payload)
 
     # Questions to the caller
 
@@ -187,14 +192,14 @@ class TaskContext:
         if fresh.version > self.task.version:
             self.task = fresh
 
-    async def _recorded_steps(self) -> dict[str, Payload]:
-        steps: dict[str, Payload] = {}
+    async def _read_journal(self) -> dict[str, Payload]:
+        recorded: dict[str, Payload] = {}
         seen, total = 0, self.task.entries if self.task.attempt > 1 else 0
         while seen < total:
             entries = await self._engine.journal(self.task.id, self.task.owner, after=seen)
-            steps.update((entry.key, entry.value) for entry in entries if entry.kind == STEP)
+            recorded.update((entry.key, entry.value) for entry in entries)
             seen += len(entries)
-        return steps
+        return recorded
 
     def _nth(self, name: str) -> str:
         self._uses[name] += 1

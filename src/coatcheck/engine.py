@@ -95,8 +95,7 @@ class Engine:
 
     async def list(self, owner: str | None = None, *, after: Position | None = None, limit: int = 50) -> Sequence[Task]:
         """Return the owner's tasks, newest first; `after` is the `position` of the last one seen."""
-        if not 1 <= limit <= 1000:
-            raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
+        _check_limit(limit)
         found: list[Task] = []
         while len(found) < limit:
             page = await self._store.list(Query(owner=owner, after=after, limit=limit - len(found)))
@@ -151,10 +150,13 @@ class Engine:
         """
         return await self._apply(await self.get(task_id, owner), Cancelled(reason, self.policy.retention))
 
-    async def journal(self, task_id: str, owner: str | None = None, *, after: int = 0) -> Sequence[Entry]:
-        """Return what the work recorded and put out, in order, without the first `after` entries."""
+    async def journal(
+        self, task_id: str, owner: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> Sequence[Entry]:
+        """Return what the work recorded and put out, in order: up to `limit` entries, without the first `after`."""
+        _check_limit(limit)
         await self.get(task_id, owner)
-        return await self._store.journal(task_id, after=after)
+        return await self._store.journal(task_id, after=max(after, 0), limit=limit)
 
     # For workers
 
@@ -254,6 +256,11 @@ class Engine:
             if fresh is None:
                 raise TaskNotFound(task.id)
             task = fresh
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= 1000:
+        raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
 
 
 def _check_names(**names: str | None) -> None:

@@ -44,6 +44,7 @@ BAD_SUBMITS: dict[str, Callable[[Engine], Awaitable[Any]]] = {
 BAD_LISTS: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "a page of nothing": lambda engine: engine.list("ann", limit=0),
     "a page of everything": lambda engine: engine.list("ann", limit=10**6),
+    "a journal of nothing": lambda engine: engine.journal("any", limit=0),
 }
 
 

@@ -169,6 +169,28 @@ async def test_output_is_read_in_order_while_the_work_goes_on(engine: Engine) ->
     assert (last.kind, decode(last.value)) == (OUTPUT, {"c": 3})
 
 
+async def test_output_is_not_repeated_when_the_work_is_run_again(engine: Engine, clock: Clock) -> None:
+    reached, hold = asyncio.Event(), asyncio.Event()
+
+    async def talk(ctx: TaskContext) -> None:
+        await ctx.output("a")
+        await ctx.output(f"run {ctx.task.attempt}")
+        reached.set()
+        await hold.wait()
+        await ctx.output("c")
+
+    made = tool(talk, resumable=True)
+    task = await engine.submit("talk", terms=RESUMABLE)
+    first = await begin(engine, task, made)
+    await asyncio.wait_for(reached.wait(), 5)
+    await vanish(first)
+    await lose_worker(engine, clock)
+    hold.set()
+    async with Worker(engine, [made]):
+        await finished(engine, task)
+    assert [decode(entry.value) for entry in await engine.journal(task.id)] == ["a", "run 1", "run 2", "c"]
+
+
 async def approve(ctx: TaskContext) -> dict[str, Any]:
     return await ctx.elicit("Ship it?", YES_OR_NO)
 
