@@ -17,6 +17,7 @@ from tests.lifecycle.clock import Clock
 pytestmark = pytest.mark.anyio
 
 POLICY = Policy()
+OUTCOMES = (Completed(1, encode({}), keep=POLICY.retention), Failed(1, Failure(message="no"), POLICY.retention))
 QUESTION = InputRequest(method="elicitation/create", params=encode({"message": "Sure?"}))
 
 
@@ -170,6 +171,18 @@ async def test_a_task_that_is_being_worked_on_expires_all_the_same(store: Store,
         await engine.report(task, Completed(1, encode({})))
 
 
+@pytest.mark.parametrize("said", ["completed", "asking"])
+async def test_a_task_that_has_expired_does_not_come_back(engine: Engine, clock: Clock, said: str) -> None:
+    """Whether its worker is heard before the next sweep or after it must make no difference."""
+    task = await engine.submit("slow", owner="ann", claimed_by="w", terms=Terms(ttl=60))
+    clock.turn(seconds=60)
+    assert await is_gone(engine, task)
+    late = OUTCOMES[0] if said == "completed" else InputRequested(1, {"k": QUESTION}, POLICY.patience)
+    with pytest.raises(TaskNotFound):
+        await engine.report(task, late)
+    assert await is_gone(engine, task)
+
+
 # While a person is asked
 
 
@@ -231,9 +244,6 @@ async def test_a_task_without_end_has_none_while_a_person_is_asked_either(clock:
 
 
 # After the end
-
-
-OUTCOMES = (Completed(1, encode({}), keep=POLICY.retention), Failed(1, Failure(message="no"), POLICY.retention))
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=["completed", "failed"])

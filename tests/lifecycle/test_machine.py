@@ -230,12 +230,19 @@ class FileMachine(EngineMachine):
     keeps_files = True
 
 
+def play(machine: type[EngineMachine], *, games: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=games, stateful_step_count=40, deadline=None))
+
+
 def test_a_quickly_turning_clock_and_careless_workers_break_no_promise_in_memory() -> None:
-    quick = settings(max_examples=40, stateful_step_count=40, deadline=None)
-    run_state_machine_as_test(EngineMachine, settings=quick)
+    play(EngineMachine, games=15)
+
+
+@pytest.mark.slow
+def test_a_quickly_turning_clock_and_careless_workers_break_no_promise_in_memory_in_the_long_run() -> None:
+    play(EngineMachine, games=80)
 
 
 @pytest.mark.slow
 def test_a_quickly_turning_clock_and_careless_workers_break_no_promise_in_a_file() -> None:
-    quick = settings(max_examples=25, stateful_step_count=30, deadline=None)
-    run_state_machine_as_test(FileMachine, settings=quick)
+    play(FileMachine, games=25)

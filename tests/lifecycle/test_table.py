@@ -236,6 +236,15 @@ def test_a_heartbeat_does_not_wipe_out_what_the_worker_has_noted_meanwhile() -> 
     assert advance(noted, *EVENTS["renew"]).status_message == "half"
 
 
+@pytest.mark.parametrize("state", HELD)
+def test_progress_never_runs_backwards(state: str) -> None:
+    far = after(a_task_that_is(state), Noted(1, None, Progress(done=5, total=9)))
+    back = after(far, Noted(1, "once more", Progress(done=3, total=9)))
+    assert (back.progress, back.status_message) == (Progress(done=5, total=9), "once more")
+    further = after(back, Noted(1, None, Progress(done=5, total=20)))
+    assert (further.progress, further.status_message) == (Progress(done=5, total=20), "once more")
+
+
 @pytest.mark.parametrize("requests", [{}, {"name": QUESTION}, {"name": QUESTION, "age": QUESTION}])
 def test_a_question_needs_a_key_of_its_own(requests: Mapping[str, InputRequest]) -> None:
     with pytest.raises(Refused, match="must be new"):

@@ -12,6 +12,7 @@ from coatcheck.lifecycle import Claimed, advance
 from coatcheck.store import Store
 from coatcheck.testing.builders import NOW, a_task
 
+ROOT = Path(__file__).parents[2]
 PATIENCE = 20
 """Seconds for what takes a fraction of one; starting Python on a busy machine is the slowest part."""
 
@@ -40,7 +41,11 @@ class Child:
 async def a_child(path: Path) -> AsyncGenerator[Child]:
     """Start a process that opens the store at `path`; when this is left, it closes the store and ends."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        *("-m", __name__, str(path)),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     child = Child(process)
     try:

@@ -18,9 +18,14 @@ def wal(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+def log(path: Path) -> bytes:
+    """Return what is in the log, if there is one."""
+    return wal(path).read_bytes() if wal(path).exists() else b""
+
+
 def contents(path: Path) -> tuple[bytes, bytes]:
-    """Return what is in the file, and in its log."""
-    return path.read_bytes(), wal(path).read_bytes() if wal(path).exists() else b""
+    """Return what is in the file, and in its log. Not while a store is open here: it would lose its locks."""
+    return path.read_bytes(), log(path)
 
 
 def open_files(path: Path) -> list[str]:
@@ -40,8 +45,7 @@ def sql(path: Path, statement: str, *values: object) -> Sequence[tuple[Any, ...]
 
 def commits(path: Path) -> int:
     """Count the transactions in the log: the frames that end one say how large the file is after it."""
-    log = wal(path).read_bytes()
-    frame = _FRAME_HEAD + int.from_bytes(log[8:12], "big")
-    salt = log[16:24]
-    heads = [log[at : at + _FRAME_HEAD] for at in range(_WAL_HEAD, len(log) - frame + 1, frame)]
+    raw = log(path)
+    frame, salt = _FRAME_HEAD + int.from_bytes(raw[8:12], "big"), raw[16:24]
+    heads = [raw[at : at + _FRAME_HEAD] for at in range(_WAL_HEAD, len(raw) - frame + 1, frame)]
     return sum(head[8:16] == salt and head[4:8] != bytes(4) for head in heads)

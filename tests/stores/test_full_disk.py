@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.stores.child import ROOT
+
 pytestmark = pytest.mark.slow
 
 CHILD = (sys.executable, "-m", "tests.stores.full_disk")
@@ -13,7 +15,7 @@ IN_A_SMALL_DISK = 'mount -t tmpfs -o size=400k tmpfs "$1" && shift && exec "$@"'
 
 
 def ran(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 def can_mount(folder: Path) -> bool:

@@ -184,6 +184,14 @@ async def test_tasks_that_cannot_be_read_do_not_keep_workers_and_the_sweep_from_
         assert list(await store.overdue(NOW + timedelta(hours=2), limit=2)) == [sound]
 
 
+async def test_an_id_that_cannot_be_written_is_not_found_either(store: Store) -> None:
+    """JSON can hold half a surrogate pair, which has no bytes."""
+    assert await store.get("\ud800") is None
+    assert await store.get("\ud800", newer_than=1, timeout=0.01) is None
+    assert list(await store.list(Query(owner="\ud800"))) == []
+    assert list(await store.journal("\ud800")) == []
+
+
 # Opening
 
 

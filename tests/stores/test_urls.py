@@ -36,6 +36,7 @@ async def test_a_relative_path_stays_what_it_was_when_the_working_folder_changes
         monkeypatch.chdir(tmp_path / "elsewhere")
         await store.insert(a_task())
     assert os.listdir() == []
+    assert os.listdir(tmp_path / "tasks.db.bells") == [], "what was made there was also cleared away there"
 
 
 async def test_a_path_after_four_slashes_is_absolute(tmp_path: Path) -> None:
