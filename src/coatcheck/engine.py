@@ -249,6 +249,8 @@ class Engine:
         """Advance and write. If someone else wrote first, judge the event against their task."""
         entries = event.entries if isinstance(event, Recorded) else ()
         while True:
+            if self._is_expired(task):
+                raise TaskNotFound(task.id)
             changed = advance(task, event, self.clock())
             if await self._store.replace(changed, entries):
                 return changed

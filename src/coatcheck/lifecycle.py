@@ -111,11 +111,14 @@ def advance(task: Task, event: Event, now: datetime) -> Task:
     """
     if task.status.is_terminal:
         raise AlreadyFinished(task.id, task.status)
-    if isinstance(event, WorkerEvent) and (task.lease is None or task.attempt != event.attempt):
-        raise LeaseLost(f"Attempt {event.attempt} no longer holds task {task.id}")
+    is_visible = not isinstance(event, Renewed)
+    if isinstance(event, WorkerEvent):
+        if task.lease is None or task.attempt != event.attempt:
+            raise LeaseLost(f"Attempt {event.attempt} no longer holds task {task.id}")
+        if task.lease.is_stalled:
+            task, is_visible = _heard_from(task, task.lease), True
     changes = _changes(task, event, now)
-    is_stalled = task.lease is not None and task.lease.is_stalled
-    if is_stalled or not isinstance(event, Renewed):  # a mere heartbeat is nothing a caller could see
+    if is_visible:
         changes["updated_at"] = max(now, task.updated_at + _TICK)
     return msgspec.structs.replace(task, version=task.version + 1, **changes)
 
@@ -128,9 +131,9 @@ def _changes(task: Task, event: Event, now: datetime) -> dict[str, Any]:
             return {"lease": Lease(worker=worker, until=until), "attempt": task.attempt + 1}
         case Renewed(_, until):
             assert task.lease is not None
-            return {"lease": Lease(worker=task.lease.worker, until=until), **_unstalled(task)}
+            return {"lease": Lease(worker=task.lease.worker, until=until)}
         case Noted(_, message, progress):
-            return {"progress": furthest(task.progress, progress), **(_said(task, message) if message else {})}
+            return {"status_message": message or task.status_message, "progress": furthest(task.progress, progress)}
         case Recorded(_, entries):
             return {"entries": task.entries + len(entries)}
         case InputRequested(_, requests, patience):
@@ -206,15 +209,10 @@ def _stalled(task: Task, until: datetime, now: datetime) -> dict[str, Any]:
     return {"lease": stalled, "status_message": message}
 
 
-def _said(task: Task, message: str) -> dict[str, Any]:
-    """A message told while stalled outlives the stall."""
-    if task.lease and task.lease.is_stalled:
-        return {"status_message": message, "lease": msgspec.structs.replace(task.lease, said=message)}
-    return {"status_message": message}
-
-
-def _unstalled(task: Task) -> dict[str, Any]:
-    return {"status_message": task.lease.said} if task.lease and task.lease.is_stalled else {}
+def _heard_from(task: Task, lease: Lease) -> Task:
+    """Whatever a stalled worker says, it lives: the task goes on as if nothing had been."""
+    running = Lease(worker=lease.worker, until=lease.until)
+    return msgspec.structs.replace(task, lease=running, status_message=lease.said)
 
 
 def _lost(task: Task, event: WorkerLost, now: datetime) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from coatcheck.errors import InvalidArgument
 
 _SHORTEST = timedelta.resolution.total_seconds()
+_LONGEST = timedelta(days=36500)
 
 Duration = timedelta | float
 """A timedelta, or seconds."""
@@ -41,6 +42,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     unwind: timedelta = timedelta(seconds=5)
     """How long stopped work may take to clean up before it is left alone."""
 
+    def __post_init__(self) -> None:
+        for name in ("ttl", "max_ttl", "patience", "poll_interval", "lease"):
+            if duration(name, getattr(self, name)) > _LONGEST:
+                raise InvalidArgument(
+                    f"{name} must be at most {_LONGEST.days} days; for tasks that stay, allow no ttl."
+                )
+        for name in ("quota", "max_losses"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidArgument(f"{name} must be at least 1, but it is {value}.")
+
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What one tool, or one call, wants other than the policy's defaults."""
@@ -58,7 +70,7 @@ def lifetime(policy: Policy, terms: Terms) -> timedelta | None:
         InvalidArgument: The wish is no positive duration, or unlimited where that is not allowed.
     """
     if terms.ttl is msgspec.UNSET:
-        return policy.ttl
+        return min(policy.ttl, policy.max_ttl)
     if terms.ttl is None:
         if policy.allows_unlimited_ttl:
             return None

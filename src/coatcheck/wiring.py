@@ -116,7 +116,7 @@ def _split(url: str) -> Any:
 
 def _path(url: str, path: str) -> Path:
     name = unquote(path.removeprefix("/"))
-    if not name or name.endswith("/") or "\0" in name:
+    if not name or name.endswith("/") or "\0" in name or name == ":memory:":
         raise BadStoreURL(f"{url!r} names no file; use sqlite:///tasks.db, or memory:// to keep nothing.")
     try:
         return Path(name).expanduser().absolute()

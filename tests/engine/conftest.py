@@ -2,27 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
 import pytest
 
 from coatcheck import Engine, Policy, Task
 from coatcheck.store import Store
-from coatcheck.testing.builders import NOW
+from tests.clock import Clock
 
 PATIENCE = 20
 """Seconds to wait for what should come at once."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **by: float) -> None:
-        self.now += timedelta(**by)
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from coatcheck import Engine, InvalidArgument, Status, TaskContext, Terms, Worker, tool
+from coatcheck import Engine, InvalidArgument, Policy, Status, TaskContext, Terms, Worker, tool
 from coatcheck.payload import encode
 from coatcheck.store import EVERYONE, Query, Store
 from tests.engine.conftest import finished
@@ -75,6 +76,21 @@ async def test_a_worker_refuses_tools_it_does_not_have(engine: Engine, store: St
     with pytest.raises(InvalidArgument, match="grace"):
         Worker(engine, [], grace=-1)
     assert await store.list(Query(owner=EVERYONE)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ttl", timedelta(0)),
+        ("lease", timedelta(seconds=-1)),
+        ("max_ttl", timedelta.max),
+        ("quota", 0),
+        ("max_losses", 0),
+    ],
+)
+def test_a_policy_refuses_numbers_nobody_can_live_with(name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        Policy(**{name: value})
 
 
 @pytest.mark.parametrize(

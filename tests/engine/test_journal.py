@@ -15,7 +15,8 @@ from coatcheck.payload import encode
 from coatcheck.policy import Terms
 from coatcheck.store import Store
 from coatcheck.testing.builders import an_entry
-from tests.engine.conftest import Clock, finished, until
+from tests.clock import Clock
+from tests.engine.conftest import finished, until
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ def open_keys(task: Task) -> list[str]:
 async def lose_worker(engine: Engine, clock: Clock) -> None:
     """Let leases run out, and the last while after that."""
     for _ in range(2):
-        clock.forward(minutes=1)
+        clock.turn(minutes=1)
         await engine.sweep()
 
 
@@ -116,12 +117,12 @@ async def test_work_that_is_not_resumable_is_never_run_again_and_says_why(engine
 
     task = await engine.submit("once")
     await vanish(await begin(engine, task, tool(once)))
-    clock.forward(minutes=1)
+    clock.turn(minutes=1)
     await engine.sweep()
     stalled = await engine.get(task.id)
     assert stalled.status is Status.WORKING
     assert "Stalled" in (stalled.status_message or "")
-    clock.forward(minutes=1)
+    clock.turn(minutes=1)
     await engine.sweep()
     failed = await engine.get(task.id)
     assert (failed.status, failed.attempt) == (Status.FAILED, 1)
@@ -287,7 +288,7 @@ async def test_an_answer_given_after_the_crash_reaches_the_code_that_asked(engin
     await lose_worker(engine, clock)
     parked = await engine.get(task.id, "ann")
     assert (parked.status, open_keys(parked), parked.lease) == (Status.INPUT_REQUIRED, open_keys(asked), None)
-    clock.forward(days=6)
+    clock.turn(days=6)
     await engine.sweep()
     await engine.answer(task.id, "ann", dict.fromkeys(open_keys(parked), YES))
     async with Worker(engine, [made]):
@@ -314,7 +315,7 @@ async def test_work_that_waits_long_makes_room_and_comes_back_with_the_answer(st
 async def test_the_lifetime_stands_still_while_a_person_is_asked(engine: Engine, clock: Clock) -> None:
     async with Worker(engine, [tool(approve)]) as worker:
         task = await until(engine, await worker.submit("approve", ttl=3600), is_asking)
-        clock.forward(days=3)
+        clock.turn(days=3)
         await engine.sweep()
         await engine.answer(task.id, None, dict.fromkeys(open_keys(task), YES))
         done = await finished(engine, await engine.get(task.id))

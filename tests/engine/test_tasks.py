@@ -23,7 +23,8 @@ from coatcheck.lifecycle import Completed
 from coatcheck.payload import encode
 from coatcheck.store import Store
 from coatcheck.task import Failure
-from tests.engine.conftest import PATIENCE, Clock, finished, until
+from tests.clock import Clock
+from tests.engine.conftest import PATIENCE, finished, until
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +147,7 @@ async def test_unknown_foreign_and_expired_tasks_look_the_same(engine: Engine, c
             with pytest.raises(TaskNotFound) as refusal:
                 await verb
             texts.add(str(refusal.value).replace(task_id, "ID"))
-    clock.forward(hours=1)
+    clock.turn(hours=1)
     with pytest.raises(TaskNotFound) as refusal:
         await engine.get(task.id, "ann")
     assert texts == {str(refusal.value).replace(task.id, "ID")}
@@ -165,7 +166,7 @@ async def test_an_expired_task_is_forgotten_and_its_work_stopped(engine: Engine,
     async with Worker(engine, [tool(endless)]) as worker:
         await worker.submit("endless", ttl=60)
         await asyncio.wait_for(started.wait(), PATIENCE)
-        clock.forward(seconds=60)
+        clock.turn(seconds=60)
         await engine.sweep()
         await asyncio.wait_for(stopped.wait(), PATIENCE)
 
@@ -177,7 +178,7 @@ async def test_the_same_key_and_arguments_give_the_same_task(engine: Engine, clo
     for call, arguments in (("add", {"a": 1}), ("sub", {"a": 1, "b": 2})):
         with pytest.raises(IdempotencyConflict):
             await engine.submit(call, arguments, owner="ann", idempotency_key="k")
-    clock.forward(hours=1)
+    clock.turn(hours=1)
     assert (await engine.submit("add", {"a": 9}, owner="ann", idempotency_key="k")).id != first.id
 
 
@@ -208,9 +209,9 @@ async def test_a_listing_pages_through_the_callers_own_living_tasks(engine: Engi
     ids: list[str] = []
     for number in range(10):
         ids.insert(0, (await engine.submit("add", {"n": number}, owner="ann")).id)
-        clock.forward(minutes=5)
+        clock.turn(minutes=5)
     await engine.submit("add", owner="bob")
-    clock.forward(minutes=22)
+    clock.turn(minutes=22)
     seen = [task.id for task in await engine.list("ann", limit=3)]
     last = await engine.get(seen[-1], "ann")
     seen += [task.id for task in await engine.list("ann", after=last.position, limit=50)]

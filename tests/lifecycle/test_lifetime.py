@@ -12,7 +12,7 @@ from coatcheck.store import Store
 from coatcheck.stores.memory import MemoryStore
 from coatcheck.task import Failure, InputRequest, Status
 from coatcheck.testing.builders import NOW
-from tests.lifecycle.clock import Clock
+from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -37,7 +37,7 @@ from coatcheck.liveness import name_worker
 from coatcheck.payload import encode
 from coatcheck.task import Failure, InputRequest, Progress, Status, Task
 from coatcheck.testing.builders import an_entry
-from tests.lifecycle.clock import Clock
+from tests.clock import Clock
 from tests.lifecycle.invariants import check_invariants
 
 Answer = TypeVar("Answer")

@@ -80,7 +80,8 @@ def opened(path: Path) -> Generator[None]:
     try:
         yield
     finally:
-        _open_here[identity] -= 1
+        with _opening:
+            _open_here[identity] -= 1
 
 
 # Closing any descriptor of a file drops all locks its process has on it, SQLite's own among them. So what is open
@@ -152,16 +153,21 @@ def _check_head(path: Path) -> None:
         raise StoreUnusable(f"{path} is damaged or no SQLite file; restore a backup, or choose another path.")
     if head and int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
         raise StoreUnusable(f"{path} belongs to another program and was left alone; choose another path.")
+    _check_schema(int.from_bytes(head[60:64], "big"), path)
 
 
 def _schema_of(db: sqlite3.Connection, path: Path) -> int:
     (schema,) = db.execute("pragma user_version").fetchone()
+    _check_schema(schema, path)
+    return schema
+
+
+def _check_schema(schema: int, path: Path) -> None:
     if schema > len(MIGRATIONS):
         raise StoreUnusable(
             f"{path} was written by a newer coatcheck (schema {schema}, this one knows {len(MIGRATIONS)}); "
             "upgrade coatcheck, or choose another path."
         )
-    return schema
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:

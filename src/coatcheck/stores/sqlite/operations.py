@@ -120,4 +120,4 @@ def _keys(task: Task) -> Keys:
 
 def key_of(task_id: str) -> int:
     """Return a number for the bell. Two ids may share one: that wakes somebody for nothing, no more."""
-    return zlib.crc32(task_id.encode()) + 1
+    return zlib.crc32(task_id.encode("utf-8", "surrogatepass")) + 1

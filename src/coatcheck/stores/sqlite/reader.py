@@ -126,6 +126,8 @@ class Reader:
     def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
             return self._db.execute(statement, values).fetchall()
+        except (UnicodeEncodeError, OverflowError):
+            return []  # what could not have been written cannot be found
         except sqlite3.Error as error:
             raise explain(error, self._path) from error
 
