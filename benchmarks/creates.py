@@ -1,0 +1,57 @@
+"""Durable creates per second, with many callers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from benchmarks.line import Line, Settings, Target, compared
+from benchmarks.naive import NaiveStore, naive_engine
+from benchmarks.rows import submit
+from benchmarks.timing import CALLERS, Spent, alternate, spent, together
+from coatcheck.engine import Engine
+from coatcheck.policy import Policy
+from coatcheck.stores.sqlite.store import SQLiteStore
+
+_POLICY = Policy(quota=None)
+
+
+def run(settings: Settings) -> list[Line]:
+    return [asyncio.run(_run(settings))]
+
+
+async def _run(settings: Settings) -> Line:
+    # A round of four turns is more than our writer commits between two checkpoints: both sides pay for theirs.
+    each = settings.scaled(64, 16)
+    ours, theirs = settings.folder / "creates-ours.db", settings.folder / "creates-naive.db"
+    async with SQLiteStore(ours) as store, NaiveStore(theirs) as naive:
+        turns = [partial(_create, engine, each) for engine in (Engine(store, _POLICY), naive_engine(naive, _POLICY))]
+        for turn in turns:
+            await turn()
+        rounds = await alternate(settings.rounds, *turns, figure=lambda spent: spent.per_second)
+    if _rows(ours) != _rows(theirs):
+        raise RuntimeError(f"Not the same work: {_rows(ours)} and {_rows(theirs)} rows")
+    return compared(
+        f"durable creates, {CALLERS} callers",
+        "/s",
+        rounds,
+        rival="aiosqlite, one transaction each",
+        target=Target(">=", 6),
+        note=f"{_rows(ours)} creates on either side, WAL, synchronous=FULL",
+    )
+
+
+async def _create(engine: Engine, each: int) -> Spent:
+    async def caller(owner: str) -> None:
+        for _ in range(each):
+            await submit(engine, owner)
+
+    return await spent(each * CALLERS, together([caller(f"owner-{number}") for number in range(CALLERS)]))
+
+
+def _rows(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("select count(*) from task").fetchone()[0]
