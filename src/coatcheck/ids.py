@@ -11,15 +11,21 @@ import os
 
 _RUN = 256
 _BYTES = 24
+_LETTERS = 32
 
 
 class Ids:
     def __init__(self) -> None:
-        self._prefix = b""
-        self._pool = b""
+        self._prefix = self._secrets = ""
+        self._next = 0
 
     def new(self) -> str:
-        if not self._pool:
-            self._prefix, self._pool = os.urandom(3), os.urandom(_RUN * _BYTES)
-        secret, self._pool = self._pool[:_BYTES], self._pool[_BYTES:]
-        return base64.urlsafe_b64encode(self._prefix + secret).decode()
+        if self._next == len(self._secrets):
+            self._prefix, self._secrets, self._next = _random(3), _random(_RUN * _BYTES), 0
+        start = self._next
+        self._next = end = start + _LETTERS
+        return self._prefix + self._secrets[start:end]
+
+
+def _random(size: int) -> str:
+    return base64.urlsafe_b64encode(os.urandom(size)).decode()

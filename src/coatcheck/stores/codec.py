@@ -44,7 +44,8 @@ class Codec:
         return self._seal(_encoder.encode(task), task.id, task.owner, "task")
 
     def load(self, body: bytes, task_id: str, owner: str | None) -> Task:
-        return _decoded(_tasks, self._open(body, task_id, owner, "task"), task_id)
+        plain = body if body.startswith(b"{") else self._open(body, task_id, owner, "task")
+        return _decoded(_tasks, plain, task_id)
 
     def dump_entry(self, entry: Entry, task: Task, number: int) -> bytes:
         return self._seal(_encoder.encode(entry), task.id, task.owner, f"journal/{number}")

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from coatcheck.stores.sqlite.inotify import Inotify
@@ -55,14 +56,15 @@ class Bell:
 
     def ring(self, keys: Sequence[int]) -> None:
         """Tell the others, in one write wherever the circle allows."""
-        numbered = [(self._rung + place, key) for place, key in enumerate(keys, start=1)][-_SLOTS:]
-        first = numbered[0][0] % _SLOTS
-        until_the_end = numbered[: _SLOTS - first]
+        last = self._rung + len(keys)
+        keys = keys[-_SLOTS:]
+        slots = _pack(range(last - len(keys) + 1, last + 1), keys)
+        start = _SLOT.size * ((last - len(keys) + 1) % _SLOTS)
         with suppress(OSError):  # a full disk: what was committed stands, and the others will look in time
-            os.pwrite(self._fd, _pack(until_the_end), _SLOT.size * first)
-            if rest := numbered[len(until_the_end) :]:
-                os.pwrite(self._fd, _pack(rest), 0)
-            self._rung += len(keys)
+            os.pwrite(self._fd, slots[: _SIZE - start], start)
+            if rest := slots[_SIZE - start :]:
+                os.pwrite(self._fd, rest, 0)
+            self._rung = last
 
     def close(self) -> None:
         if self._inotify:
@@ -163,8 +165,8 @@ def _is_abandoned(fd: int) -> bool:
     return True
 
 
-def _pack(numbered: Sequence[tuple[int, int]]) -> bytes:
-    return b"".join(_SLOT.pack(number, key) for number, key in numbered)
+def _pack(numbers: Iterable[int], keys: Sequence[int]) -> bytes:
+    return struct.pack(f"<{2 * len(keys)}Q", *chain.from_iterable(zip(numbers, keys, strict=True)))
 
 
 def _read(fd: int, number: int) -> list[tuple[int, int]]:

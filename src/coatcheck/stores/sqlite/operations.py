@@ -33,7 +33,9 @@ class Operations:
         self._codec = codec
 
     def insert(self, task: Task, quota: int | None) -> Operation[Task]:
-        row = (*self._columns(task), *_fixed_columns(task))
+        created_at = microseconds(task.created_at)
+        row = (*self._columns(task), task.id, task.owner, task.call.tool, task.idempotency_key, created_at)
+        keys = _keys(task)
 
         def operation(db: sqlite3.Cursor) -> tuple[Task, Keys]:
             if task.idempotency_key is not None and (kept := self._kept(db, task)):
@@ -44,7 +46,7 @@ class Operations:
                 db.execute(_INSERT, row)
             except sqlite3.IntegrityError:
                 raise InvalidArgument(f"Task {task.id} exists already.") from None
-            return task, _keys(task)
+            return task, keys
 
         return operation
 
@@ -100,10 +102,6 @@ class Operations:
             self._codec.key_id,
             self._codec.dump(task),
         )
-
-
-def _fixed_columns(task: Task) -> tuple[object, ...]:
-    return task.id, task.owner, task.call.tool, task.idempotency_key, microseconds(task.created_at)
 
 
 def _state(task: Task) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,24 @@ class Reader:
         self._path, self._codec = path, codec
         self._unreadable: set[str] = set()
         self._db = connect(path)
+        self._cursor = self._db.cursor()
+        self._loop = asyncio.get_running_loop()
+        self._reads = 0
         self._db.execute("pragma query_only = 1")
         self._db.execute("pragma mmap_size = 2147483648")  # only readers map the file: a stray write cannot hurt it
 
     def close(self) -> None:
+        self._reads = 0
+        with suppress(sqlite3.Error):
+            self._cursor.close()  # or its last statement would keep the file open
         self._db.close()
+
+    def refresh(self) -> None:
+        """Let the next read see all that has been committed. To be called before anyone is told of a commit."""
+        if self._reads > 1:
+            with suppress(sqlite3.Error):
+                self._cursor.execute("commit")
+        self._reads = 0
 
     def task(self, task_id: str) -> Task | None:
         rows = self._rows("select owner, body from task where id = ?", (task_id,))
@@ -125,11 +140,23 @@ class Reader:
 
     def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
-            return self._db.execute(statement, values).fetchall()
+            self._share_snapshot()
+            return self._cursor.execute(statement, values).fetchall()
         except (UnicodeEncodeError, OverflowError):
             return []  # what could not have been written cannot be found
         except sqlite3.Error as error:
             raise explain(error, self._path) from error
+
+    def _share_snapshot(self) -> None:
+        """Let the reads of one turn of the loop share a snapshot: to take one costs as much as to read a row.
+
+        The first read takes none for the others, as it may be the only one.
+        """
+        self._reads += 1
+        if self._reads == 1:
+            self._loop.call_soon(self.refresh)
+        elif self._reads == 2:
+            self._cursor.execute("begin")
 
 
 def _index_ranges(query: Query) -> list[_Range]:

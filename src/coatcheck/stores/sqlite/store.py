@@ -42,7 +42,7 @@ class SQLiteStore:
             opening.callback(self._waiters.wake_all)
             self._bell = self._hang_bell()
             opening.callback(self._bell.close)
-            self._writer = Writer(self._path, on_commit=self._bell.ring, on_loop=self._waiters.wake)
+            self._writer = Writer(self._path, on_commit=self._bell.ring, on_loop=self._on_commit)
             opening.push_async_callback(self._writer.close)
             self._seen = self._reader.data_version()
             self._look_again()
@@ -107,7 +107,12 @@ class SQLiteStore:
                 f"Cannot use {folder} to tell other processes of changes: {error.strerror}; choose another path."
             ) from error
 
+    def _on_commit(self, keys: Iterable[int]) -> None:
+        self._reader.refresh()
+        self._waiters.wake(keys)
+
     def _on_ring(self, keys: Iterable[int] | None) -> None:
+        self._reader.refresh()
         if keys is None:
             self._waiters.wake_all()
         else:
@@ -116,6 +121,7 @@ class SQLiteStore:
     def _look_again(self) -> None:
         """Should a ring ever be lost, nobody sleeps longer than this on what has been committed."""
         self._safety = asyncio.get_running_loop().call_later(_SAFETY_SECONDS, self._look_again)
+        self._reader.refresh()
         seen, self._seen = self._seen, self._reader.data_version()
         if seen != self._seen:
             self._waiters.wake_all()

@@ -110,6 +110,7 @@ class Writer:
             self._on_commit(changed)
 
     def _resolve(self, outcomes: list[tuple[asyncio.Future[Any], Any]], changed: Keys) -> None:
+        self._on_loop(changed)
         for future, outcome in outcomes:
             if future.done():
                 continue
@@ -117,8 +118,6 @@ class Writer:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
-        if changed:
-            self._on_loop(changed)
 
     def _checkpoint(self) -> None:
         """Move the log into the file. Under the write lock, so that nobody can restart the log meanwhile."""
