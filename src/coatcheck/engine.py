@@ -253,14 +253,14 @@ class Engine:
         entries = event.entries if isinstance(event, Recorded) else ()
         while True:
             if self._is_expired(task):
-                raise TaskNotFound(task.id)
+                task = await self._fresh(task)  # the copy in hand may be older than a lifetime that grew since
             changed = advance(task, event, self.clock())
             if await self._store.replace(changed, entries):
                 return changed
-            fresh = await self._store.get(task.id)
-            if fresh is None:
-                raise TaskNotFound(task.id)
-            task = fresh
+            task = await self._fresh(task)
+
+    async def _fresh(self, task: Task) -> Task:
+        return self._visible(task.id, task.owner, await self._store.get(task.id))
 
 
 def _check_limit(limit: int) -> None:
