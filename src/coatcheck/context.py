@@ -141,6 +141,7 @@ class TaskContext:
 
     async def _put(self, key: str, request: InputRequest) -> None:
         policy = self._engine.policy
+        await self.flush()  # whoever is asked should see how far the work is
         await self._report(InputRequested(self.task.attempt, {key: request}, policy.patience))
         loop = asyncio.get_running_loop()
         park_at = loop.time() + (policy.park_after.total_seconds() if self.task.resumable else math.inf)

@@ -46,6 +46,14 @@ async def begin(engine: Engine, task: Task, made: Tool) -> Execution:
     return Execution(engine, held, made)
 
 
+async def run_until_lost(engine: Engine, clock: Clock, task: Task, made: Tool, reached: asyncio.Event) -> None:
+    """Run a task as far as `reached` by a worker that is lost then."""
+    doomed = await begin(engine, task, made)
+    await asyncio.wait_for(reached.wait(), 5)
+    await vanish(doomed)
+    await lose_worker(engine, clock)
+
+
 async def vanish(execution: Execution) -> None:
     run = asyncio.create_task(execution.run())
     await asyncio.sleep(0)
@@ -70,10 +78,7 @@ async def test_recorded_steps_are_not_repeated_after_a_lost_worker(engine: Engin
 
     made = tool(tour, resumable=True)
     task = await engine.submit("tour", terms=RESUMABLE)
-    first = await begin(engine, task, made)
-    await asyncio.wait_for(reached.wait(), 5)
-    await vanish(first)
-    await lose_worker(engine, clock)
+    await run_until_lost(engine, clock, task, made, reached)
     hold.set()
     async with Worker(engine, [made]):
         ended = await finished(engine, task)
@@ -182,10 +187,7 @@ async def test_output_is_not_repeated_when_the_work_is_run_again(engine: Engine,
 
     made = tool(talk, resumable=True)
     task = await engine.submit("talk", terms=RESUMABLE)
-    first = await begin(engine, task, made)
-    await asyncio.wait_for(reached.wait(), 5)
-    await vanish(first)
-    await lose_worker(engine, clock)
+    await run_until_lost(engine, clock, task, made, reached)
     hold.set()
     async with Worker(engine, [made]):
         await finished(engine, task)
@@ -205,6 +207,18 @@ async def test_a_person_is_asked_and_the_answer_reaches_the_work(engine: Engine)
         answered = await engine.answer(task.id, "ann", {key: YES})
         assert (answered.status, open_keys(answered)) == (Status.WORKING, [])
         assert (await finished(engine, task)).result == encode(YES)
+
+
+async def test_whoever_is_asked_sees_how_far_the_work_is(engine: Engine) -> None:
+    async def nearly(ctx: TaskContext) -> dict[str, Any]:
+        for done in range(1, 10):
+            await ctx.progress(done, 10, f"part {done}")
+        return await approve(ctx)
+
+    async with Worker(engine, [tool(nearly)], grace=0.01) as worker:
+        task = await until(engine, await worker.submit("nearly"), is_asking)
+    assert task.progress
+    assert (task.progress.done, task.status_message) == (9, "part 9")
 
 
 @pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}])

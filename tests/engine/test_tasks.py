@@ -33,6 +33,20 @@ async def add(ctx: TaskContext, a: int, b: int = 1) -> dict[str, int]:
     return {"sum": a + b}
 
 
+class Endless:
+    """A tool that says when it has started and when it was stopped."""
+
+    def __init__(self) -> None:
+        self.started, self.stopped = asyncio.Event(), asyncio.Event()
+
+    async def run(self, ctx: TaskContext) -> None:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped.set()
+
+
 async def test_a_submitted_call_is_run_and_its_result_collected(engine: Engine) -> None:
     async with Worker(engine, [tool(add)]) as worker:
         task = await worker.submit("add", {"a": 2}, owner="ann")
@@ -88,21 +102,13 @@ async def test_text_with_half_a_surrogate_pair_costs_nobody_the_result(engine: E
 
 
 async def test_cancelling_stops_the_work_and_the_task_stays_cancelled(engine: Engine) -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    async def endless(ctx: TaskContext) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    async with Worker(engine, [tool(endless)]) as worker:
+    endless = Endless()
+    async with Worker(engine, [tool(endless.run, name="endless")]) as worker:
         task = await worker.submit("endless", owner="ann")
-        await asyncio.wait_for(started.wait(), PATIENCE)
+        await asyncio.wait_for(endless.started.wait(), PATIENCE)
         cancelled = await engine.cancel(task.id, "ann", "changed my mind")
         assert (cancelled.status, cancelled.status_message) == (Status.CANCELLED, "changed my mind")
-        await asyncio.wait_for(stopped.wait(), PATIENCE)
+        await asyncio.wait_for(endless.stopped.wait(), PATIENCE)
     assert await engine.get(task.id, "ann") == cancelled
     with pytest.raises(AlreadyFinished):
         await engine.cancel(task.id, "ann")
@@ -154,21 +160,13 @@ async def test_unknown_foreign_and_expired_tasks_look_the_same(engine: Engine, c
 
 
 async def test_an_expired_task_is_forgotten_and_its_work_stopped(engine: Engine, clock: Clock) -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    async def endless(ctx: TaskContext) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    async with Worker(engine, [tool(endless)]) as worker:
+    endless = Endless()
+    async with Worker(engine, [tool(endless.run, name="endless")]) as worker:
         await worker.submit("endless", ttl=60)
-        await asyncio.wait_for(started.wait(), PATIENCE)
+        await asyncio.wait_for(endless.started.wait(), PATIENCE)
         clock.turn(seconds=60)
         await engine.sweep()
-        await asyncio.wait_for(stopped.wait(), PATIENCE)
+        await asyncio.wait_for(endless.stopped.wait(), PATIENCE)
 
 
 async def test_the_same_key_and_arguments_give_the_same_task(engine: Engine, clock: Clock) -> None:
