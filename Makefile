@@ -18,10 +18,12 @@ test: $(READY) ## everything: checks, all tests, crash tests with real processes
 	@$(BIN)/pytest -q -n auto --dist worksteal
 
 check: $(READY) ## format, lint, types, layers and the fast tests, in half a minute
-	@$(MAKE) --no-print-directory static
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target static fast
+
+.PHONY: static fast
+fast: $(READY)
 	@$(BIN)/pytest -q -n auto -m "not slow"
 
-.PHONY: static
 static: $(READY)
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fix"; exit 1; }
 	@$(BIN)/ruff check --quiet .

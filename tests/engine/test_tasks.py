@@ -226,6 +226,7 @@ async def test_waiting_returns_at_the_first_change_or_gives_the_task_back(engine
     assert await engine.finished(cancelled) == cancelled
 
 
+@pytest.mark.slow
 async def test_a_heartbeat_wakes_no_caller(store: Store) -> None:
     engine = Engine(store, Policy(lease=timedelta(seconds=0.1)))
 

@@ -145,6 +145,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_fails(engine: Engine) -
     assert "took longer than" in task.failure.message
 
 
+@pytest.mark.slow
 async def test_waiting_for_a_person_does_not_use_up_the_tools_time(engine: Engine) -> None:
     async def asks(ctx: TaskContext) -> Any:
         return await ctx.elicit("Well?", {"type": "object"})
@@ -227,6 +228,7 @@ async def test_after_its_grace_other_work_fails_honestly(engine: Engine) -> None
     assert "shut down" in task.failure.message
 
 
+@pytest.mark.slow
 async def test_a_long_task_keeps_its_lease(store: Store) -> None:
     engine = Engine(store, Policy(lease=timedelta(seconds=0.2)))
 

@@ -10,6 +10,8 @@ import pytest
 from coatcheck import open_store
 from coatcheck.lifecycle import Cancelled, Claimed, Renewed, advance
 from coatcheck.store import Store
+from coatcheck.stores.sqlite.operations import key_of
+from coatcheck.stores.sqlite.store import SQLiteStore
 from coatcheck.testing.builders import NOW, a_task
 
 pytestmark = pytest.mark.anyio
@@ -80,3 +82,17 @@ async def test_no_snapshot_outlives_its_turn(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         with closing(sqlite3.connect(path)) as other:
             assert other.execute("pragma wal_checkpoint(truncate)").fetchone()[0] == 0, "a reader kept the log busy"
+
+
+async def test_whoever_hears_a_ring_reads_what_it_was_about(tmp_path: Path) -> None:
+    """A ring may be heard in the turn in which others have read already; their snapshot is older than the commit."""
+    path = tmp_path / "tasks.db"
+    async with SQLiteStore(path) as store:
+        task = await store.insert(a_task())
+        await read_often(store)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("update task set version = version + 1")
+            other.commit()
+        store._on_ring([key_of("a")])  # pyright: ignore[reportPrivateUsage]
+        async with asyncio.timeout(3):  # and not wait_for, which would read in the next turn
+            await store.get("a", newer_than=task.version, timeout=60)
