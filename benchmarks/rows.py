@@ -16,14 +16,17 @@ from coatcheck.lifecycle import Claimed, Completed, advance
 from coatcheck.payload import encode
 from coatcheck.stores.codec import Codec, microseconds
 from coatcheck.stores.sqlite.file import connect, prepare
+from coatcheck.stores.sqlite.operations import number_of
 from coatcheck.stores.sqlite.store import SQLiteStore
 from coatcheck.task import Task, ToolCall
 
 INSERT = (
-    "insert into task (id, owner, tool, idempotency_key, created_at, version, state, lease_until, expires_at,"
-    " sealed_by, body) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into task (number, id, owner, tool, idempotency_key, created_at, version, state, lease_until, expires_at,"
+    " sealed_by, body) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-COLUMNS = "id, owner, tool, idempotency_key, created_at, version, state, lease_until, expires_at, sealed_by, body"
+COLUMNS = (
+    "number, id, owner, tool, idempotency_key, created_at, version, state, lease_until, expires_at, sealed_by, body"
+)
 TOOL = "search"
 ARGUMENTS = {"query": "the quick brown fox jumps over the lazy dog", "limit": 50, "filters": ["a", "b"]}
 META = {"progressToken": 17, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
@@ -49,6 +52,7 @@ def finished_tasks(count: int) -> Iterator[Task]:
 def row(task: Task, codec: Codec) -> tuple[object, ...]:
     """Return what the SQLite store writes for a task that nobody holds, in the order of COLUMNS."""
     return (
+        number_of(task.id),
         task.id,
         task.owner,
         task.call.tool,
@@ -79,7 +83,7 @@ def fill(path: Path, tasks: Iterable[Task]) -> None:
 
 def some_ids(path: Path, count: int) -> list[str]:
     """Return the ids of `count` rows picked at random; a row may come up again."""
-    pick = "select id from task where number = 1 + abs(random()) % (select max(number) from task)"
+    pick = "select id from task where number >= abs(random()) % (select max(number) from task) order by number limit 1"
     with closing(sqlite3.connect(path)) as db:
         return [db.execute(pick).fetchone()[0] for _ in range(count)]
 

@@ -1,7 +1,7 @@
 """Task ids: 192 random bits, behind a short random prefix that a run of ids has in common.
 
-The prefix keeps ids that are made together on one page of a store's index, so that a batch of new tasks
-dirties one page instead of as many as there are tasks. It holds no time and no order, and adds no secrecy.
+The prefix lets a store keep tasks that are made together on the same few pages, so that a batch of new tasks
+dirties those instead of as many as there are tasks. It holds no time and no order, and adds no secrecy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import os
 
-_RUN = 256
+_RUN = 64
 _BYTES = 24
 _LETTERS = 32
 

@@ -40,6 +40,7 @@ class Worker:
         self._has_room.set()
         self._poll: asyncio.Future[Sequence[Task]] | None = None
         self._is_stopping = True
+        self._submits: set[asyncio.Task[Task]] = set()
         self._runs: dict[asyncio.Task[None], Execution] = {}
         for tool in tools:
             self.add(tool)
@@ -84,9 +85,12 @@ class Worker:
         if self._is_stopping or not self._reserve(1):
             return await self._engine.submit(tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key)
         # A caller that goes away in the middle must not leave a task that is claimed and never started.
-        return await asyncio.shield(
+        submit = asyncio.create_task(
             self._submit_claimed(tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key)
         )
+        self._submits.add(submit)
+        submit.add_done_callback(self._submits.discard)
+        return await asyncio.shield(submit)
 
     async def stop(self) -> None:
         """Claim no more, give running work its grace, then hand it to others, or fail it if it may not be run again."""
@@ -96,7 +100,7 @@ class Worker:
         self._sweeps.cancel()
         self._has_room.set()
         self._poll_anew()
-        await asyncio.gather(self._claims, self._sweeps, return_exceptions=True)
+        await asyncio.gather(self._claims, self._sweeps, *self._submits, return_exceptions=True)
         if self._runs:
             await asyncio.wait(self._runs, timeout=self._grace.total_seconds())
         for execution in self._runs.values():

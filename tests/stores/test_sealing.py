@@ -277,7 +277,11 @@ async def read_a(path: Path) -> None:
 
 MOVES = {
     "another task's body": "update task set body = (select body from task where id = 'b') where id = 'a'",
-    "another task's whole row": "update task set id = iif(id = 'a', 'x', 'a')",
+    "another task's whole row": (
+        "update task set (version, owner, tool, state, created_at, expires_at, sealed_by, body) ="
+        " (select version, owner, tool, state, created_at, expires_at, sealed_by, body from task where id = 'b')"
+        " where id = 'a'"
+    ),
     "another owner": "update task set owner = 'bob' where id = 'a'",
     "no owner": "update task set owner = null where id = 'a'",
     "another task's entry": "update entry set body = (select body from entry where task_id = 'b') where task_id = 'a'",

@@ -29,7 +29,6 @@ MIGRATIONS = (
         idempotency_key text, state integer not null, created_at integer not null, lease_until integer,
         expires_at integer, sealed_by text, body blob not null
     );
-    create unique index task_id on task (id);
     create index task_owner on task (owner, (state < 3), created_at);
     create index task_waiting on task (tool, created_at) where state = 0;
     create index task_lease on task (lease_until) where lease_until is not null;

@@ -16,6 +16,7 @@ from coatcheck.errors import KeyRefused, StoreError
 from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.codec import Codec, microseconds
 from coatcheck.stores.sqlite.file import connect, explain
+from coatcheck.stores.sqlite.operations import number_of
 from coatcheck.task import Entry, Position, Task
 
 logger = logging.getLogger("coatcheck")
@@ -57,12 +58,12 @@ class Reader:
         self._reads = 0
 
     def task(self, task_id: str) -> Task | None:
-        rows = self._rows("select owner, body from task where id = ?", (task_id,))
+        rows = self._rows("select owner, body from task where number = ? and id = ?", (number_of(task_id), task_id))
         return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
 
     def version(self, task_id: str) -> float:
         """Return the kept version without reading the rest; what is gone is newer than anything."""
-        rows = self._rows("select version from task where id = ?", (task_id,))
+        rows = self._rows("select version from task where number = ? and id = ?", (number_of(task_id), task_id))
         return rows[0][0] if rows else math.inf
 
     def list(self, query: Query) -> Sequence[Task]:
@@ -71,9 +72,9 @@ class Reader:
 
     def journal(self, task_id: str, after: int, limit: int) -> Sequence[Entry]:
         rows = self._rows(
-            "select owner, entry.number, entry.body from entry join task on id = task_id"
-            " where task_id = ? and entry.number > ? order by entry.number limit ?",
-            (task_id, after, limit),
+            "select owner, entry.number, entry.body from task join entry on task_id = id"
+            " where task.number = ? and id = ? and entry.number > ? order by entry.number limit ?",
+            (number_of(task_id), task_id, after, limit),
         )
         return [self._codec.load_entry(body, task_id, owner, number) for owner, number, body in rows]
 
