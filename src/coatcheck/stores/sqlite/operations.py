@@ -123,7 +123,7 @@ def number_of(task_id: str) -> int:
     """Return the number of a task's row, by which it is found without an index.
 
     16 bits of it stand for the prefix of the id, so that tasks made together lie together; 47 for the whole id. Two
-    ids of a million share a number with a chance of one in ten million; the second is refused as if it existed.
+    ids of a million share a number with a chance of one in three million; the second is refused as if it existed.
     """
     raw = task_id.encode("utf-8", "surrogatepass")
     whole = int.from_bytes(hashlib.blake2b(raw, digest_size=6).digest(), "little") >> 1
