@@ -29,9 +29,10 @@ from coatcheck.liveness import is_dead
 from coatcheck.payload import Payload, canonical, encode
 from coatcheck.policy import Policy, Terms, lifetime, poll_interval
 from coatcheck.store import EVERYONE, Query, Store
-from coatcheck.task import NOTHING, Entry, Position, Task, ToolCall
+from coatcheck.task import NOTHING, Entry, Position, Status, Task, ToolCall
 
 _BATCH = 100
+_UNFINISHED = (Status.WORKING, Status.INPUT_REQUIRED)
 
 
 def utc_now() -> datetime:
@@ -66,7 +67,7 @@ class Engine:
         Raises:
             InvalidArgument: Something that cannot be used, or a wish that cannot be met.
             IdempotencyConflict: The key stands for another call of this owner.
-            QuotaExceeded: The owner has too many unfinished tasks.
+            QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
         """
         _check_name("tool", tool)
         if owner is not None:
@@ -92,7 +93,7 @@ class Engine:
         )
         if claimed_by:
             task = advance(task, Claimed(claimed_by, now + self.policy.lease), now)
-        quota = None if owner is None else self.policy.quota
+        quota = self.policy.anonymous_quota if owner is None else self.policy.quota
         kept = await self._store.insert(task, quota=quota)
         return task if kept.id == task.id else await self._settle_key(task, kept, quota)
 
@@ -125,11 +126,15 @@ class Engine:
 
     async def finished(self, task: Task, timeout: float = 3600) -> Task:
         """Return the task once it is terminal, or as it is after `timeout` seconds. The task runs on either way."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        while not task.status.is_terminal and (left := deadline - loop.time()) > 0:
-            task = await self.wait(task, left)
-        return task
+        return await self._wait_while(_UNFINISHED, task, timeout)
+
+    async def settled(self, task: Task, timeout: float) -> Task:
+        """Return the task once it is terminal or asks something, or as it is after `timeout` seconds."""
+        return await self._wait_while((Status.WORKING,), task, timeout)
+
+    async def forget(self, task: Task) -> None:
+        """Drop the task, if nothing has changed it since `task`: for callers that have all they want of it."""
+        await self._store.delete(task)
 
     async def answer(self, task_id: str, owner: str | None, responses: Mapping[str, Any]) -> Task:
         """Deliver input; the task goes on once nothing is outstanding. Keys that are not open are ignored.
@@ -239,6 +244,13 @@ class Engine:
         if theirs.tool == ours.tool and canonical(theirs.arguments) == canonical(ours.arguments):
             return kept
         raise IdempotencyConflict(task.idempotency_key or "")
+
+    async def _wait_while(self, statuses: Collection[Status], task: Task, timeout: float) -> Task:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while task.status in statuses and (left := deadline - loop.time()) > 0:
+            task = await self.wait(task, left)
+        return task
 
     def _is_expired(self, task: Task) -> bool:
         return task.expires_at is not None and task.expires_at <= self.clock()

@@ -29,12 +29,11 @@ class IdempotencyConflict(InvalidArgument):
 
 
 class QuotaExceeded(CoatcheckError):
-    """The owner has as many unfinished tasks as it may have; nothing was written."""
+    """There are as many unfinished tasks of an owner, or of all without one, as there may be; nothing was written."""
 
-    def __init__(self, quota: int) -> None:
-        super().__init__(
-            f"You already have {quota} unfinished tasks, the most allowed; wait for one to finish or cancel one."
-        )
+    def __init__(self, quota: int, owner: str | None) -> None:
+        whose = "There are already" if owner is None else "You already have"
+        super().__init__(f"{whose} {quota} unfinished tasks, the most allowed; wait for one to finish or cancel one.")
         self.quota = quota
 
 

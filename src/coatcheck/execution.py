@@ -17,7 +17,7 @@ from coatcheck.lifecycle import Completed, Failed, Released, Renewed, WorkerEven
 from coatcheck.payload import decode, encode
 from coatcheck.policy import duration
 from coatcheck.task import Failure, Task
-from coatcheck.tool import Tool
+from coatcheck.tool import Outcome, Tool
 
 logger = logging.getLogger("coatcheck")
 
@@ -94,10 +94,14 @@ class Execution:
             return None
         try:
             if error is None:
-                return Completed(self._attempt, encode(job.result()), keep=self._engine.policy.retention)
+                return self._completed(job.result())
             return self._failed(self._failure(error))
         except InvalidArgument as refusal:
             return self._failed(Failure(message=f"Tool {self._tool.name} returned no JSON: {refusal}"))
+
+    def _completed(self, result: Any) -> Completed:
+        outcome = result if isinstance(result, Outcome) else Outcome(result)
+        return Completed(self._attempt, encode(outcome.value), outcome.is_error, self._engine.policy.retention)
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, ToolFailed):

@@ -14,6 +14,13 @@ Work = Callable[[TaskContext, Mapping[str, Any]], Awaitable[Any]]
 """Runs one call with its arguments and returns something that has a JSON form."""
 
 
+class Outcome(msgspec.Struct, frozen=True):
+    """What work may return instead of a plain value, to mark it as the tool's own report of an error."""
+
+    value: Any
+    is_error: bool = False
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A name, and the work it stands for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +55,7 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self._is_stopping = False
+        self._context = contextvars.copy_context()
         self._claims, self._sweeps = asyncio.create_task(self._claim()), asyncio.create_task(self._sweep())
         return self
 
@@ -70,6 +72,7 @@ class Worker:
         owner: str | None = None,
         ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
         idempotency_key: str | None = None,
+        meta: Mapping[str, Any] | Payload = NOTHING,
     ) -> Task:
         """Make a task for one of this worker's tools. With a slot free it is written as claimed, and starts at once.
 
@@ -82,12 +85,11 @@ class Worker:
             have = ", ".join(sorted(self._tools)) or "none"
             raise InvalidArgument(f"There is no tool {tool!r} here; there is: {have}.")
         terms = known.terms if ttl is msgspec.UNSET else msgspec.structs.replace(known.terms, ttl=ttl)
+        wishes: dict[str, Any] = {"owner": owner, "terms": terms, "idempotency_key": idempotency_key, "meta": meta}
         if self._is_stopping or not self._reserve(1):
-            return await self._engine.submit(tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key)
+            return await self._engine.submit(tool, arguments, **wishes)
         # A caller that goes away in the middle must not leave a task that is claimed and never started.
-        submit = asyncio.create_task(
-            self._submit_claimed(tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key)
-        )
+        submit = asyncio.create_task(self._submit_claimed(tool, arguments, **wishes))
         self._submits.add(submit)
         submit.add_done_callback(self._submits.discard)
         return await asyncio.shield(submit)
@@ -161,9 +163,13 @@ class Worker:
             await asyncio.sleep(self._engine.policy.lease.total_seconds() / 4 * random.uniform(0.8, 1.2))
 
     def _start(self, task: Task) -> None:
-        """Run a task this worker holds, in a slot already reserved for it."""
-        execution = Execution(self._engine, task, self._tools[task.call.tool])
-        run = asyncio.create_task(execution.run())
+        """Run a task this worker holds, in a slot already reserved for it.
+
+        Its context variables are the worker's, also if a request handed it in: it must run alike after a restart.
+        """
+        context = self._context.copy()
+        execution = context.run(Execution, self._engine, task, self._tools[task.call.tool])
+        run = asyncio.create_task(execution.run(), context=context)
         self._runs[run] = execution
         run.add_done_callback(self._ended)
 

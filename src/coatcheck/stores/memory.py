@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from datetime import datetime
 
@@ -18,6 +19,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
         self._unfinished: dict[str, Task] = {}
+        self._counts: Counter[str | None] = Counter()
+        """How many unfinished tasks each owner has."""
         self._journals: dict[str, list[Entry]] = {}
         self._keys: dict[tuple[str | None, str], str] = {}
         self._waiters = Waiters()
@@ -28,8 +31,8 @@ class MemoryStore:
             return self._tasks[self._keys[key]]
         if task.id in self._tasks:
             raise InvalidArgument(f"Task {task.id} exists already.")
-        if quota is not None and sum(other.owner == task.owner for other in self._unfinished.values()) >= quota:
-            raise QuotaExceeded(quota)
+        if quota is not None and self._counts[task.owner] >= quota:
+            raise QuotaExceeded(quota, task.owner)
         if key:
             self._keys[key] = task.id
         self._write(task)
@@ -54,7 +57,7 @@ class MemoryStore:
         if not self._is_at(task.id, task.version):
             return False
         del self._tasks[task.id]
-        self._unfinished.pop(task.id, None)
+        self._end(task)
         self._journals.pop(task.id, None)
         if key := _key(task):
             self._keys.pop(key, None)
@@ -95,10 +98,15 @@ class MemoryStore:
     def _write(self, task: Task) -> None:
         self._tasks[task.id] = task
         if task.status.is_terminal:
-            self._unfinished.pop(task.id, None)
+            self._end(task)
         else:
+            self._counts[task.owner] += task.id not in self._unfinished
             self._unfinished[task.id] = task
         self._waiters.wake([task.id, _WORK] if task.is_waiting else [task.id])
+
+    def _end(self, task: Task) -> None:
+        if self._unfinished.pop(task.id, None):
+            self._counts -= Counter({task.owner: 1})
 
 
 def _key(task: Task) -> tuple[str | None, str] | None:

@@ -44,7 +44,7 @@ class Operations:
             if task.idempotency_key is not None and (kept := self._kept(db, task)):
                 return kept, ()
             if quota is not None and db.execute(_AT_QUOTA, (task.owner, quota - 1)).fetchone():
-                raise QuotaExceeded(quota)
+                raise QuotaExceeded(quota, task.owner)
             try:
                 db.execute(_INSERT, row)
             except sqlite3.IntegrityError:

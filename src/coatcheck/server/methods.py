@@ -1,0 +1,76 @@
+"""`tasks/get`, `tasks/update` and `tasks/cancel`, as 2026-07-28 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.extension import MethodBinding
+from mcp.server.mcpserver import require_client_extension
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import RequestParams
+from mcp_types.jsonrpc import HEADER_MISMATCH
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from coatcheck.dialects.v2026 import EXTENSION, plain, write_task
+from coatcheck.errors import AlreadyFinished
+from coatcheck.server.failures import as_protocol_errors
+from coatcheck.server.identity import owner_of
+from coatcheck.server.polling import PollLimit
+from coatcheck.server.runtime import Runtime
+
+RequestContext = ServerRequestContext[Any, Any]
+VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
+
+
+class TaskParams(RequestParams):
+    task_id: str
+
+
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any]
+
+
+class Methods:
+    def __init__(self, runtime: Runtime, polls: PollLimit | None) -> None:
+        self._runtime, self._polls = runtime, polls
+
+    @property
+    def counts_polls(self) -> bool:
+        return self._polls is not None
+
+    def bindings(self) -> Sequence[MethodBinding]:
+        return (
+            MethodBinding("tasks/get", TaskParams, self.get, VERSIONS),
+            MethodBinding("tasks/update", UpdateParams, self.update, VERSIONS),
+            MethodBinding("tasks/cancel", TaskParams, self.cancel, VERSIONS),
+        )
+
+    async def get(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
+        _check(ctx, params.task_id)
+        with as_protocol_errors():
+            task = await self._runtime.running.engine.get(params.task_id, owner_of(ctx))
+        if self._polls:
+            self._polls.check(task)
+        return plain(write_task(task))
+
+    async def update(self, ctx: RequestContext, params: UpdateParams) -> dict[str, Any]:
+        _check(ctx, params.task_id)
+        with as_protocol_errors(), suppress(AlreadyFinished):  # then none of its keys is outstanding
+            await self._runtime.running.engine.answer(params.task_id, owner_of(ctx), params.input_responses)
+        return {}
+
+    async def cancel(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
+        _check(ctx, params.task_id)
+        with as_protocol_errors(), suppress(AlreadyFinished):  # asking twice is no mistake
+            await self._runtime.running.engine.cancel(params.task_id, owner_of(ctx), "Cancelled by its caller")
+        return {}
+
+
+def _check(ctx: RequestContext, task_id: str) -> None:
+    require_client_extension(ctx, EXTENSION)
+    if ctx.request is not None and decode_header_value(ctx.request.headers.get(MCP_NAME_HEADER)) != task_id:
+        raise MCPError(HEADER_MISMATCH, f"The {MCP_NAME_HEADER} header must repeat params.taskId")

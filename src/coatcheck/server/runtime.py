@@ -1,0 +1,150 @@
+"""The engine and the worker behind a server: one of each per process, alive as long as anyone is being served."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+
+from coatcheck.engine import Engine
+from coatcheck.errors import InvalidArgument
+from coatcheck.policy import Policy
+from coatcheck.tool import Tool
+from coatcheck.wiring import open_engine
+from coatcheck.worker import Worker
+
+STORE_VARIABLE = "COATCHECK_STORE"
+CONCURRENCY_VARIABLE = "COATCHECK_CONCURRENCY"
+
+Lifespan = Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where tasks are kept and how many run at once. COATCHECK_STORE and COATCHECK_CONCURRENCY have the last word."""
+
+    store: str | None = None
+    """None: a file named after the server, in the user's state folder."""
+    concurrency: int = 10_000
+    """How many tasks run in this process at once; 0: none, they are left to other processes on the same store."""
+    policy: Policy = field(default_factory=Policy)
+    key: str | None = None
+    lifespan: Lifespan | None = None
+    """The author's own; its state is what tool bodies find in their `Context`."""
+
+    def url(self, server: str) -> str:
+        return os.environ.get(STORE_VARIABLE) or self.store or default_store(server)
+
+    def slots(self) -> int:
+        given = os.environ.get(CONCURRENCY_VARIABLE)
+        if given is None:
+            return self.concurrency
+        if not given.isdecimal():
+            raise InvalidArgument(f"{CONCURRENCY_VARIABLE} must be a number of tasks, but it is {given!r}.")
+        return int(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a request needs while the server runs."""
+
+    server: MCPServer[Any]
+    state: Any
+    engine: Engine
+    worker: Worker | None
+    url: str
+    loop: asyncio.AbstractEventLoop
+    streams_end: asyncio.Event
+    """Set when the server begins to stop, for those who hold a stream open."""
+    closing: asyncio.Event
+
+    def end_streams(self) -> None:
+        self.loop.call_soon_threadsafe(self.streams_end.set)
+
+
+class Runtime:
+    """Started by the first who comes, stopped by the last who leaves: a server may be served several times at once.
+
+    It lives in a task of its own, because whoever leaves last need not be the one who came first.
+    """
+
+    def __init__(self, settings: Settings, tools: Callable[[], list[Tool]]) -> None:
+        self._settings, self._tools = settings, tools
+        self._guests = 0
+        self._host: asyncio.Task[None] | None = None
+        self._running: Running | None = None
+
+    @property
+    def running(self) -> Running:
+        if self._running is None:
+            raise RuntimeError(
+                "Tasks are not running: give the server their lifespan, as in "
+                "MCPServer(..., extensions=[tasks], lifespan=tasks.lifespan)."
+            )
+        return self._running
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @asynccontextmanager
+    async def serve(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
+        """Keep engine and worker running meanwhile. Yields the state of the author's lifespan."""
+        self._guests += 1
+        try:
+            if self._host is None:
+                self._ready = asyncio.get_running_loop().create_future()
+                self._host = asyncio.create_task(self._live(server, self._ready))
+            running: Running = await asyncio.shield(self._ready)
+            yield running.state
+        finally:
+            self._guests -= 1
+            if self._guests == 0:
+                host, self._host = self._host, None
+                if self._running:
+                    self._running.streams_end.set()
+                    self._running.closing.set()
+                if host:
+                    await asyncio.gather(host, return_exceptions=True)
+
+    async def _live(self, server: MCPServer[Any], ready: asyncio.Future[Running]) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                running = await self._start(server, stack)
+                self._running = running
+                ready.set_result(running)
+                await running.closing.wait()
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+        finally:
+            self._running = None
+
+    async def _start(self, server: MCPServer[Any], stack: AsyncExitStack) -> Running:
+        settings = self._settings
+        url, slots = settings.url(server.name), settings.slots()
+        state: Any = {}
+        if settings.lifespan:
+            state = await stack.enter_async_context(settings.lifespan(server))
+        engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
+        worker: Worker | None = None
+        if slots:
+            worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots))
+        return Running(server, state, engine, worker, url, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event())
+
+
+def default_store(server: str) -> str:
+    """Return where a server's tasks are kept if nobody says: found again by the same name after a restart."""
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = Path(home).expanduser() / "coatcheck"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", server).strip("-.") or "server"
+    return f"sqlite:///{folder / name}.db"

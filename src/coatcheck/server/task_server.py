@@ -1,0 +1,75 @@
+"""`TaskServer`: the SDK's `MCPServer`, whose tools may be tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from mcp.server.extension import Extension
+from mcp.server.mcpserver import MCPServer
+from starlette.applications import Starlette
+
+from coatcheck.policy import Policy
+from coatcheck.server.fast_path import with_fast_path
+from coatcheck.server.policy import TaskWish
+from coatcheck.server.runtime import Lifespan
+from coatcheck.server.tasks import Tasks
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class TaskServer(MCPServer[Any]):
+    """An `MCPServer` with everything that has, and `task=` on its tools.
+
+    `store` is where tasks are kept, and `task` what tools get that say nothing else.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        store: str | None = None,
+        task: TaskWish | None = None,
+        policy: Policy = Policy(),
+        max_unfinished: int | None = 10_000,
+        poll_limit: float | None = None,
+        concurrency: int = 10_000,
+        key: str | None = None,
+        lifespan: Lifespan | None = None,
+        extensions: Sequence[Extension] = (),
+        **options: Any,
+    ) -> None:
+        """Take what `MCPServer` takes, as keywords, and what `Tasks` takes."""
+        self.tasks = Tasks(
+            store,
+            default=task,
+            policy=policy,
+            max_unfinished=max_unfinished,
+            poll_limit=poll_limit,
+            concurrency=concurrency,
+            key=key,
+            lifespan=lifespan,
+        )
+        super().__init__(name, lifespan=self.tasks.lifespan, extensions=[*extensions, self.tasks], **options)
+
+    def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, name: str | None = None, *, task: TaskWish | None = None, **options: Any
+    ) -> Callable[[Function], Function]:
+        """Decorator to register a tool. `task`: True or "optional", "required", "forbidden", or a `TaskPolicy`."""
+        if callable(name):
+            raise TypeError("Write @server.tool() with its parentheses.")
+
+        def decorate(function: Function) -> Function:
+            self.add_tool(function, name, task=task, **options)
+            return function
+
+        return decorate
+
+    def add_tool(self, fn: Callable[..., Any], name: str | None = None, *args: Any, **options: Any) -> None:
+        """Add a tool, at any time; `task=` as in `tool`."""
+        task: TaskWish | None = options.pop("task", None)
+        super().add_tool(self.tasks.add(fn, name or fn.__name__, task), name, *args, **options)
+
+    def streamable_http_app(self, **options: Any) -> Starlette:
+        """Return the ASGI application, with polls answered on a shorter way."""
+        return with_fast_path(super().streamable_http_app(**options), self, self.tasks)
