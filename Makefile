@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench clean
+.PHONY: help demo test check fix conformance bench clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## watch a task outlive the worker that is killed under it
 	@$(BIN)/python examples/demo.py
@@ -33,6 +33,9 @@ static: $(READY)
 fix: $(READY) ## format, and mend what the linter can
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
+
+conformance: $(READY) ## the official conformance suite against our server, as a table
+	@$(BIN)/python -m tests.conformance
 
 bench: $(READY) ## measure against the naive baseline; prints a table, writes build/bench.json
 	@$(BIN)/python -m benchmarks

@@ -25,12 +25,27 @@ STEP, OUTPUT = "step", "output"
 class TaskContext:
     """What running work on the loop may do to its own task, `task`."""
 
+    __slots__ = (
+        "_asked_for",
+        "_asking_since",
+        "_engine",
+        "_flush",
+        "_note",
+        "_noted_at",
+        "_park",
+        "_questions",
+        "_recorded",
+        "_uses",
+        "is_stopping",
+        "task",
+    )
+
     def __init__(self, engine: Engine, task: Task, park: Callable[[], None]) -> None:
         """`park` stops the work until its open questions are answered; a new worker then starts it over."""
         self._engine, self.task, self._park = engine, task, park
         self.is_stopping = False
         self._recorded: dict[str, Payload] | None = None
-        self._uses: Counter[str] = Counter()
+        self._uses: Counter[str] | None = None
         self._note: Noted | None = None
         self._noted_at = -math.inf
         self._flush: asyncio.TimerHandle | asyncio.Task[None] | None = None
@@ -150,7 +165,7 @@ class TaskContext:
                 fresh = await self._engine.wait(self.task, min(max(park_at - loop.time(), 0.0), 3600.0))
                 if fresh.lease is None or fresh.attempt != self.task.attempt:
                     raise LeaseLost(f"Attempt {self.task.attempt} no longer holds task {self.task.id}")
-                self._learn(fresh)
+                self.learn(fresh)
                 if loop.time() >= park_at and key not in self.task.input_responses:
                     self._park()
                     park_at = math.inf
@@ -187,9 +202,10 @@ class TaskContext:
         await self._report(Recorded(self.task.attempt, (entry,)))
 
     async def _report(self, event: WorkerEvent) -> None:
-        self._learn(await self._engine.report(self.task, event))
+        self.learn(await self._engine.report(self.task, event))
 
-    def _learn(self, fresh: Task) -> None:
+    def learn(self, fresh: Task) -> None:
+        """Take over what the store has now, unless a newer state is known already."""
         if fresh.version > self.task.version:
             self.task = fresh
 
@@ -203,6 +219,8 @@ class TaskContext:
         return recorded
 
     def _nth(self, name: str) -> str:
+        if self._uses is None:
+            self._uses = Counter()
         self._uses[name] += 1
         return f"{name}#{self._uses[name]}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -124,6 +124,13 @@ class Engine:
             version = fresh.version
             del kept, fresh  # or thousands of waiting callers would keep a second copy of each task
 
+    def newer(self, task: Task, timeout: float) -> Awaitable[Task | None]:
+        """Return the row once anything has changed it since `task`, or as it is after `timeout` seconds.
+
+        For workers, thousands of which may wait: no coroutine of its own.
+        """
+        return self._store.get(task.id, newer_than=task.version, timeout=timeout)
+
     async def finished(self, task: Task, timeout: float = 3600) -> Task:
         """Return the task once it is terminal, or as it is after `timeout` seconds. The task runs on either way."""
         return await self._wait_while(_UNFINISHED, task, timeout)
@@ -215,8 +222,11 @@ class Engine:
     async def _take_from_the_dead(self) -> None:
         """Free what dead processes of this host hold, without waiting for their leases."""
         after: Position | None = None
+        looked_at = dict[str, bool]()
         while held := await self._store.list(Query(owner=EVERYONE, is_held=True, after=after, limit=_BATCH)):
-            dead = {lease.worker for task in held if (lease := task.lease) and is_dead(lease.worker)}
+            for worker in {task.lease.worker for task in held if task.lease} - looked_at.keys():
+                looked_at[worker] = is_dead(worker)
+            dead = {worker for worker, is_gone in looked_at.items() if is_gone}
             taken = [(task, lease.worker) for task in held if (lease := task.lease) and lease.worker in dead]
             await asyncio.gather(*(self._lose(task, "its process has ended", worker) for task, worker in taken))
             after = held[-1].position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -26,67 +26,97 @@ _HEAD_START_SECONDS = 0.005
 
 
 class Execution:
-    """One run of one task, under way as soon as it is made."""
+    """One run of one task, under way as soon as it is made. Thousands may sleep at once, so no coroutine just waits
+    for the job: what comes after it is a callback.
+    """
 
-    def __init__(self, engine: Engine, task: Task, tool: Tool) -> None:
-        self._engine, self._tool, self._attempt = engine, tool, task.attempt
-        self._context = TaskContext(engine, task, park=lambda: self.stop(Released(task.attempt)))
-        self._stopped = asyncio.get_running_loop().create_future()
+    __slots__ = (
+        "_attempt",
+        "_context",
+        "_ended",
+        "_engine",
+        "_is_over",
+        "_is_stopped",
+        "_job",
+        "_keeper",
+        "_limiter",
+        "_parting",
+        "_report_task",
+        "_tool",
+    )
+
+    def __init__(self, engine: Engine, task: Task, tool: Tool, ended: Callable[[Execution], None]) -> None:
+        """`ended` is called when nothing is left to do."""
+        self._engine, self._tool, self._attempt, self._ended = engine, tool, task.attempt, ended
+        self._context = TaskContext(engine, task, park=self._park)
+        self._is_stopped = self._is_over = False
         self._parting: WorkerEvent | None = None
-        self._job = asyncio.create_task(self._work(task))
+        self._limiter: asyncio.Task[None] | None = None
+        self._report_task: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._job = loop.create_task(self._work())
+        self._job.add_done_callback(self._after)
         # Most calls are over before their lease needs keeping.
-        self._keeper = asyncio.get_running_loop().call_later(_HEAD_START_SECONDS, self._start_keeping, task)
-        self._helpers: list[asyncio.Task[None]] = []
+        self._keeper: asyncio.TimerHandle | asyncio.Task[None]
+        self._keeper = loop.call_later(_HEAD_START_SECONDS, self._start_keeping)
         if tool.timeout is not None:
-            self._helpers.append(asyncio.create_task(self._limit(duration("timeout", tool.timeout))))
+            self._limiter = loop.create_task(self._limit(duration("timeout", tool.timeout)))
 
     @property
     def task(self) -> Task:
         return self._context.task
 
-    async def run(self) -> None:
-        """Carry the task to its end and write what came of it, unless it was taken away meanwhile."""
-        try:
-            event = await self._outcome()
-        finally:
-            self._context.is_stopping = True
-            self._keeper.cancel()
-            for helper in (*self._helpers, self._job):
-                helper.cancel()
-        if event:
-            await self._report(event)
-
     def stop(self, parting: WorkerEvent | None = None) -> None:
         """Stop the work. `parting` is what to write of it; None: someone else has written already."""
-        if self._stopped.done() or self._job.done():
+        if self._is_stopped or self._job.done():
             return
-        self._context.is_stopping, self._parting = True, parting
-        self._stopped.set_result(None)
+        self._is_stopped = self._context.is_stopping = True
+        self._parting = parting
         self._job.cancel()
+        asyncio.get_running_loop().call_later(self._engine.policy.unwind.total_seconds(), self._abandon)
 
     def give_up(self) -> None:
         """Stop because this worker ends: another one goes on with it, or, if it may not, it fails."""
         reason = "The worker was shut down before the tool had finished, and the tool is not resumable"
         self.stop(Released(self._attempt) if self._context.task.resumable else self._failed(Failure(message=reason)))
 
-    async def _work(self, task: Task) -> Any:
+    def _park(self) -> None:
+        self.stop(Released(self._attempt))
+
+    async def _work(self) -> Any:
         try:
-            return await self._tool.work(self._context, decode(task.call.arguments))
+            return await self._tool.work(self._context, decode(self._context.task.call.arguments))
         except SystemExit as error:
             raise ToolFailed(f"Tool {self._tool.name} tried to end the process ({error})") from error
 
-    async def _outcome(self) -> WorkerEvent | None:
-        job = self._job
-        await asyncio.wait((job, self._stopped), return_when=asyncio.FIRST_COMPLETED)
-        if self._stopped.done():
-            await asyncio.wait((job,), timeout=self._engine.policy.unwind.total_seconds())
-            if not job.done():
-                logger.warning("Tool %s ignores that it was stopped; its task is final all the same", self._tool.name)
-            return self._parting
-        return self._ended()
+    def _after(self, job: asyncio.Task[Any]) -> None:
+        if self._is_over:
+            if not job.cancelled():
+                job.exception()  # nobody wants it any more
+        elif self._is_stopped:
+            self._finish(self._parting)
+        elif job.cancelled() and job.cancelling():
+            self._finish(None)  # the loop is being closed under us; the lease tells the others
+        else:
+            self._finish(self._outcome(job))
 
-    def _ended(self) -> WorkerEvent | None:
-        job = self._job
+    def _abandon(self) -> None:
+        if not self._is_over:
+            logger.warning("Tool %s ignores that it was stopped; its task is final all the same", self._tool.name)
+            self._finish(self._parting)
+
+    def _finish(self, event: WorkerEvent | None) -> None:
+        self._is_over = self._context.is_stopping = True
+        self._keeper.cancel()
+        if self._limiter:
+            self._limiter.cancel()
+        if event is None:
+            self._ended(self)
+            return
+        self._report_task = asyncio.get_running_loop().create_task(self._report(event))
+        self._report_task.add_done_callback(lambda _: self._ended(self))
+
+    def _outcome(self, job: asyncio.Task[Any]) -> WorkerEvent | None:
         if job.cancelled():
             return self._failed(Failure(message=f"Tool {self._tool.name} cancelled itself"))
         error = job.exception()
@@ -127,23 +157,30 @@ class Execution:
                 continue
             return
 
-    def _start_keeping(self, task: Task) -> None:
-        self._helpers.append(asyncio.create_task(self._keep(task)))
+    def _start_keeping(self) -> None:
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
-    async def _keep(self, task: Task) -> None:
+    async def _keep(self) -> None:
         """Renew the lease while the job runs; stop the job when the task is no longer ours."""
         engine, lease = self._engine, self._engine.policy.lease
-        with suppress(Refused, TaskNotFound):
-            while True:
-                try:
-                    task = await engine.wait(task, timeout=lease.total_seconds() / 3)
-                    if task.lease is None or task.attempt != self._attempt:
-                        break
-                    if task.lease.is_stalled or task.lease.until - engine.clock() < lease * 0.7:
-                        task = await engine.report(task, Renewed(self._attempt, engine.clock() + lease))
-                except StoreError as error:
-                    logger.error("The lease of task %s is not renewed yet: %s", task.id, error)
-                    await asyncio.sleep(_RETRY_SECONDS)
+        while True:
+            try:
+                # The context has the only copy: a second one for each of thousands would be as much again.
+                if (fresh := await engine.newer(self.task, timeout=lease.total_seconds() / 2)) is None:
+                    break
+                self._context.learn(fresh)
+                del fresh
+                held = self.task.lease
+                if held is None or self.task.attempt != self._attempt:
+                    break
+                if held.is_stalled or held.until - engine.clock() < lease * 0.7:
+                    renewed = Renewed(self._attempt, engine.clock() + lease)
+                    self._context.learn(await engine.report(self.task, renewed))
+            except (Refused, TaskNotFound):
+                break
+            except StoreError as error:
+                logger.error("The lease of task %s is not renewed yet: %s", self.task.id, error)
+                await asyncio.sleep(_RETRY_SECONDS)
         self.stop()
 
     async def _limit(self, limit: timedelta) -> None:

@@ -7,6 +7,7 @@ import contextvars
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +26,8 @@ logger = logging.getLogger("coatcheck")
 
 _LONG_POLL_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
+_SWEEP_SHARE = 20
+"""How much longer a worker does other things than it sweeps."""
 
 
 class Worker:
@@ -42,7 +45,9 @@ class Worker:
         self._poll: asyncio.Future[Sequence[Task]] | None = None
         self._is_stopping = True
         self._submits: set[asyncio.Task[Task]] = set()
-        self._runs: dict[asyncio.Task[None], Execution] = {}
+        self._runs: set[Execution] = set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         for tool in tools:
             self.add(tool)
 
@@ -103,11 +108,11 @@ class Worker:
         self._has_room.set()
         self._poll_anew()
         await asyncio.gather(self._claims, self._sweeps, *self._submits, return_exceptions=True)
-        if self._runs:
-            await asyncio.wait(self._runs, timeout=self._grace.total_seconds())
-        for execution in self._runs.values():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_idle.wait(), self._grace.total_seconds())
+        for execution in list(self._runs):
             execution.give_up()
-        await asyncio.gather(*self._runs, return_exceptions=True)
+        await self._is_idle.wait()
 
     async def _submit_claimed(
         self, tool: str, arguments: Mapping[str, Any] | Payload, *, idempotency_key: str | None, **rest: Any
@@ -154,33 +159,34 @@ class Worker:
             self._poll.cancel()
 
     async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 await self._engine.sweep()
             except Exception as error:
                 _complain("Cannot look after lost and expired tasks just now", error)
-            # Workers that started together should not sweep together.
-            await asyncio.sleep(self._engine.policy.lease.total_seconds() / 4 * random.uniform(0.8, 1.2))
+            # Workers that started together should not sweep together, nor may thousands of tasks make it all they do.
+            pause = self._engine.policy.lease.total_seconds() / 4
+            await asyncio.sleep(max(pause, _SWEEP_SHARE * (loop.time() - began)) * random.uniform(0.8, 1.2))
 
     def _start(self, task: Task) -> None:
         """Run a task this worker holds, in a slot already reserved for it.
 
         Its context variables are the worker's, also if a request handed it in: it must run alike after a restart.
         """
-        context = self._context.copy()
-        execution = context.run(Execution, self._engine, task, self._tools[task.call.tool])
-        run = asyncio.create_task(execution.run(), context=context)
-        self._runs[run] = execution
-        run.add_done_callback(self._ended)
+        tool = self._tools[task.call.tool]
+        self._runs.add(self._context.copy().run(Execution, self._engine, task, tool, self._ended))
+        self._is_idle.clear()
 
-    def _ended(self, run: asyncio.Task[None]) -> None:
-        execution = self._runs.pop(run)
+    def _ended(self, execution: Execution) -> None:
+        self._runs.discard(execution)
+        if not self._runs:
+            self._is_idle.set()
         self._release(1)
-        if not run.cancelled() and (error := run.exception()):
-            logger.error("Task %s was dropped", execution.task.id, exc_info=error)
 
     def _is_running(self, task: Task) -> bool:
-        return any(execution.task.id == task.id for execution in self._runs.values())
+        return any(execution.task.id == task.id for execution in self._runs)
 
     def _reserve(self, wanted: int) -> int:
         taken = min(wanted, self._free)

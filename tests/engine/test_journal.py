@@ -43,7 +43,7 @@ async def lose_worker(engine: Engine, clock: Clock) -> None:
 async def begin(engine: Engine, task: Task, made: Tool) -> Execution:
     """Run a task as a worker would that is about to vanish without a word."""
     (held,) = await engine.claim([await engine.get(task.id, task.owner)], "doomed")
-    return Execution(engine, held, made)
+    return Execution(engine, held, made, ended=lambda _: None)
 
 
 async def run_until_lost(engine: Engine, clock: Clock, task: Task, made: Tool, reached: asyncio.Event) -> None:
@@ -55,10 +55,8 @@ async def run_until_lost(engine: Engine, clock: Clock, task: Task, made: Tool, r
 
 
 async def vanish(execution: Execution) -> None:
-    run = asyncio.create_task(execution.run())
+    execution.stop()
     await asyncio.sleep(0)
-    run.cancel()
-    await asyncio.gather(run, return_exceptions=True)
 
 
 async def test_recorded_steps_are_not_repeated_after_a_lost_worker(engine: Engine, clock: Clock) -> None:

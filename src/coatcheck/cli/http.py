@@ -1,4 +1,4 @@
-"""HTTP with what production wants: uvloop, httptools, JSON answers (streams still stream), a clean stop."""
+"""HTTP with what production wants: uvloop, httptools, JSON answers where nothing is streamed, a clean stop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -21,10 +22,12 @@ import coatcheck
 from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.task_server import TaskServer
+from coatcheck.server.http_app import http_app
+from coatcheck.server.task_server import STATE_KEY_VARIABLE, TaskServer
 
 logger = logging.getLogger("coatcheck.serve")
 _GRACE_SECONDS = 15
+_BACKLOG = 2048
 
 
 class HTTPServer(uvicorn.Server):
@@ -48,6 +51,8 @@ def serve_http(target: str, address: str, path: str, workers: int, form: LogForm
     _greet(server, bound, path, workers)
     if workers == 1:
         return _serve(server, bound, path, workers)
+    # What one process hands to a client to bring back, another must be able to read.
+    os.environ.setdefault(STATE_KEY_VARIABLE, secrets.token_hex(32))
     spawn = multiprocessing.get_context("spawn")
     children = [
         spawn.Process(target=_serve_child, args=(target, bound, path, workers, form, level, os.getpid()))
@@ -101,9 +106,10 @@ def _end_with(parent: int) -> None:
 
 
 def _application(server: MCPServer[Any], bound: socket.socket, path: str, workers: int) -> Starlette:
-    return server.streamable_http_app(
+    return http_app(
+        server,
+        server.tasks if isinstance(server, TaskServer) else None,
         streamable_http_path=path,
-        json_response=True,
         # A session lives in one process, and the next request may reach another.
         stateless_http=workers > 1,
         host=bound.getsockname()[0],
@@ -121,6 +127,7 @@ def _bind(address: str) -> socket.socket:
         bound.bind((host, int(port)))
     except OSError as error:
         raise InvalidArgument(f"Cannot listen at {address}: {error.strerror or error}.") from error
+    bound.listen(_BACKLOG)  # so that whoever reads where it is can connect
     bound.set_inheritable(True)
     return bound
 

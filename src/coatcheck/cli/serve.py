@@ -14,7 +14,7 @@ from coatcheck.cli.http import serve_http
 from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.runtime import CONCURRENCY_VARIABLE, STORE_VARIABLE
+from coatcheck.server.runtime import CONCURRENCY_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
 
 DEFAULT_ADDRESS = "127.0.0.1:8000"
 
@@ -34,6 +34,10 @@ def serve(
         int | None, typer.Option(min=0, help="Tasks a process runs at once; 0 leaves them to others on the store.")
     ] = None,
     path: Annotated[str, typer.Option(help="Path of the HTTP endpoint.")] = "/mcp",
+    lenient_headers: Annotated[
+        bool,
+        typer.Option("--lenient-headers", help="Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."),
+    ] = False,
     log_format: Annotated[LogFormat, typer.Option(help="How to log, on stderr.")] = LogFormat.TEXT,
     log_level: Annotated[str, typer.Option(help="From which level on.")] = "info",
 ) -> None:
@@ -56,6 +60,8 @@ def serve(
         os.environ[STORE_VARIABLE] = store
     if concurrency is not None:
         os.environ[CONCURRENCY_VARIABLE] = str(concurrency)
+    if lenient_headers:
+        os.environ[LENIENT_VARIABLE] = "1"
     configure_logs(log_format, log_level)
     if stdio:
         server = load_server(target)

@@ -18,6 +18,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 NOT_FOUND = "Failed to retrieve task: Task not found"
 
+_FRAME = b'{"resultType":"complete"'
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -95,10 +96,18 @@ def _write(task: Task, envelope: dict[str, Any]) -> WireTask:
         ttl_ms=None if task.expires_at is None else milliseconds(task.expires_at - task.created_at),
         poll_interval_ms=max(milliseconds(task.poll_interval), 1),
         input_requests=_requests(task),
-        result=task.result,
+        result=_result(task),
         error=write_error(task.failure) if task.failure else UNSET,
         **envelope,
     )
+
+
+def _result(task: Task) -> Payload | UnsetType:
+    """Return the result as the call would have returned it, framed as all results of this generation are."""
+    if task.result is UNSET:
+        return UNSET
+    rest = bytes(task.result)[1:]
+    return Payload(_FRAME + (rest if rest == b"}" else b"," + rest))
 
 
 def _requests(task: Task) -> dict[str, WireRequest] | UnsetType:

@@ -1,10 +1,10 @@
 """Tasks for servers built on the official SDK: `TaskServer` for a new one, `Tasks` for an existing `MCPServer`."""
 
 from coatcheck.context import TaskContext
-from coatcheck.server.fast_path import with_fast_path
+from coatcheck.server.http_app import http_app
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.task_server import TaskServer
 from coatcheck.server.tasks import Tasks
 from coatcheck.sync_context import SyncContext
 
-__all__ = ["SyncContext", "TaskContext", "TaskPolicy", "TaskServer", "Tasks", "with_fast_path"]
+__all__ = ["SyncContext", "TaskContext", "TaskPolicy", "TaskServer", "Tasks", "http_app"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Self
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import anyio
 from mcp.server.connection import Connection
@@ -21,8 +22,8 @@ from msgspec import UNSET
 from coatcheck.answers import elicitation_answer
 from coatcheck.context import TaskContext
 from coatcheck.errors import InvalidArgument
-from coatcheck.payload import decode
-from coatcheck.server.record import Request
+from coatcheck.payload import Payload, decode
+from coatcheck.server.record import Request, restore_request
 
 _ASKS_AS = "2025-11-25"
 """The version under which the SDK lets a server send requests, which here become a task's questions."""
@@ -32,45 +33,79 @@ _ANSWERS: dict[str, Mapping[str, Any]] = {
     "sampling/createMessage": {"type": "object", "required": ["role", "content", "model"]},
     "roots/list": {"type": "object", "required": ["roots"], "properties": {"roots": {"type": "array"}}},
 }
+_NO_INPUTS = InputResponseRequestParams()
 
 
 def background_context(
-    server: MCPServer[Any], state: Any, context: TaskContext, request: Request, inputs: InputResponseRequestParams
+    server: MCPServer[Any], state: Any, context: TaskContext, given: InputResponseRequestParams | None
 ) -> Context[Any, Any]:
-    """Return a `Context` under which the SDK runs a tool as in the request that made the task."""
-    channel = TaskChannel.of(context, request)
-    connection = Connection.from_envelope(
-        _ASKS_AS, decode(request.client_info), decode(request.capabilities), outbound=channel
-    )
-    meta = decode(request.meta)
+    """Return a `Context` under which the SDK runs a tool as in the request that made the task.
+
+    `given` are answers to what the tool asked by multi-round-trip in the task; None: those that came with the call.
+    """
+    request = restore_request(context.task.call.meta)
+    channel = TaskChannel(context)
     return Context(
         request_context=ServerRequestContext(
-            session=ServerSession(channel, connection),
+            session=ServerSession(channel, TaskConnection(channel, client_of(request))),
             lifespan_context=state,
             protocol_version=request.protocol_version,
             method="tools/call",
-            params={"name": context.task.call.tool},
             request_id=context.task.id,
-            meta=meta,
+            meta=decode(request.meta),
         ),
         mcp_server=server,
-        input_params=inputs,
+        input_params=given or _settled(request),
     )
+
+
+def client_of(request: Request) -> Connection:
+    """Return who called, as the SDK reads it: made once for all tasks of a client, which says the same each time."""
+    return _client(bytes(request.client_info or b"null"), bytes(request.capabilities or b"null"))
+
+
+@functools.lru_cache(maxsize=256)
+def _client(client_info: bytes, capabilities: bytes) -> Connection:
+    return Connection.from_envelope(_ASKS_AS, decode(Payload(client_info)), decode(Payload(capabilities)))
+
+
+class TaskConnection(Connection):
+    """A connection that makes what tasks hardly ever use only when it is used: thousands may sleep at once."""
+
+    def __init__(self, outbound: TaskChannel, client: Connection) -> None:
+        self.outbound, self.protocol_version, self.session_id = outbound, client.protocol_version, None
+        self.client_params = client.client_params
+        self.client_capabilities = client.client_capabilities
+
+    def __getattr__(self, name: str) -> Any:
+        make = _MADE_LATER.get(name)
+        if make is None:
+            raise AttributeError(name)
+        made = make()
+        setattr(self, name, made)
+        return made
+
+
+def _set_event() -> anyio.Event:
+    event = anyio.Event()
+    event.set()
+    return event
+
+
+_MADE_LATER: dict[str, Callable[[], Any]] = {"initialized": _set_event, "state": dict, "exit_stack": AsyncExitStack}
 
 
 class TaskChannel:
     """The SDK's `DispatchContext`, structurally: requests are put to the task's caller, progress goes to its row."""
 
+    __slots__ = ("_context",)
+
     transport = _TRANSPORT
     can_send_request = True
     message_metadata = None
 
-    def __init__(self, context: TaskContext, capabilities: Mapping[str, Any]) -> None:
-        self._context, self._capabilities = context, capabilities
-
-    @classmethod
-    def of(cls, context: TaskContext, request: Request) -> Self:
-        return cls(context, decode(request.capabilities) or {})
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
 
     @property
     def request_id(self) -> str:
@@ -101,7 +136,8 @@ class TaskChannel:
     def _require(self, method: str) -> None:
         """A question its caller cannot answer would wait for days, so it is an error at once."""
         capability = _CAPABILITIES.get(method)
-        if capability is None or self._capabilities.get(capability) is not None:
+        declared = client_of(restore_request(self._context.task.call.meta)).client_capabilities
+        if capability is None or getattr(declared, capability, None) is not None:
             return
         raise MCPError(
             MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -117,8 +153,10 @@ def _answer(method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return _ANSWERS.get(method)
 
 
-def settled_inputs(request: Request) -> InputResponseRequestParams:
+def _settled(request: Request) -> InputResponseRequestParams:
     """Return the answers that came with the call, for resolvers to find again what they asked before."""
+    if request.input_responses is UNSET and request.request_state is UNSET:
+        return _NO_INPUTS
     return inputs(decode(request.input_responses), None if request.request_state is UNSET else request.request_state)
 
 

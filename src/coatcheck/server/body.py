@@ -10,13 +10,12 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, InputRequiredResult, TextContent
+from mcp_types import CallToolResult, InputRequiredResult, InputResponseRequestParams, TextContent
 
 from coatcheck.context import TaskContext
 from coatcheck.errors import ToolFailed
 from coatcheck.payload import Payload
-from coatcheck.server.background import TaskChannel, background_context, inputs, settled_inputs
-from coatcheck.server.record import Request, restore_request
+from coatcheck.server.background import TaskChannel, background_context, inputs
 from coatcheck.server.stand_in import running
 from coatcheck.tool import Outcome
 
@@ -30,32 +29,27 @@ async def run_body(server: MCPServer[Any], state: Any, context: TaskContext, arg
         ToolFailed: The tool raised a JSON-RPC error, which is kept as it is.
     """
     running.set(context)
-    tool = context.task.call.tool
+    call = context.task.call
+    given: InputResponseRequestParams | None = None
     try:
-        result = await _call(server, state, context, dict(arguments))
+        while True:
+            sdk_context = background_context(server, state, context, given)
+            result = await server.call_tool(call.tool, dict(arguments), sdk_context)
+            if isinstance(result, CallToolResult):
+                break
+            # What it asks by multi-round-trip now is asked of the task's caller.
+            given = inputs(await _answers(context, result), result.request_state)
     except MCPError as error:
         raise ToolFailed(error.message, error.code, error.data) from error
     except ToolError as error:
         if isinstance(error, UnexpectedToolError):
-            logger.error("Tool %r raised an unexpected exception in task %s", tool, context.task.id, exc_info=error)
+            logger.error("Tool %r crashed in task %s", call.tool, context.task.id, exc_info=error)
         result = CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
     return Outcome(write_result(result), is_error=result.is_error)
 
 
-async def _call(server: MCPServer[Any], state: Any, context: TaskContext, arguments: dict[str, Any]) -> CallToolResult:
-    """Call the tool; what it asks by multi-round-trip now is asked of the task's caller."""
-    request = restore_request(context.task.call.meta)
-    given = settled_inputs(request)
-    while True:
-        sdk_context = background_context(server, state, context, request, given)
-        result = await server.call_tool(context.task.call.tool, arguments, sdk_context)
-        if isinstance(result, CallToolResult):
-            return result
-        given = inputs(await _answers(context, request, result), result.request_state)
-
-
-async def _answers(context: TaskContext, request: Request, result: InputRequiredResult) -> dict[str, Any]:
-    channel = TaskChannel.of(context, request)
+async def _answers(context: TaskContext, result: InputRequiredResult) -> dict[str, Any]:
+    channel = TaskChannel(context)
     asked = {
         key: question.model_dump(by_alias=True, mode="json", exclude_none=True)
         for key, question in (result.input_requests or {}).items()

@@ -7,22 +7,20 @@ with a result. Whatever is unusual, wrong or refused goes on to the SDK untouche
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from mcp.server.connection import Connection
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.dialects.v2026 import EXTENSION, VERSION, write_task
 from coatcheck.errors import CoatcheckError
 from coatcheck.server.identity import is_anonymous
+from coatcheck.server.replay import read_body, replay
 from coatcheck.server.tasks import Tasks
 from coatcheck.task import Task
 
@@ -58,26 +56,6 @@ _read = msgspec.json.Decoder(_Poll).decode
 _write = msgspec.json.Encoder().encode
 
 
-def with_fast_path(app: Starlette, server: MCPServer[Any], tasks: Tasks) -> Starlette:
-    """Return the application of `server.streamable_http_app()` with polls answered on the shorter way."""
-    routes = [_shortened(route, server, tasks) for route in app.router.routes]
-    return Starlette(
-        debug=app.debug, routes=routes, middleware=app.user_middleware, lifespan=app.router.lifespan_context
-    )
-
-
-def _shortened(route: BaseRoute, server: MCPServer[Any], tasks: Tasks) -> BaseRoute:
-    if not isinstance(route, Route):
-        return route
-    endpoint = route.endpoint
-    if isinstance(endpoint, RequireAuthMiddleware):
-        inner = FastPath(endpoint.app, server, tasks)
-        return Route(route.path, RequireAuthMiddleware(inner, endpoint.required_scopes, endpoint.resource_metadata_url))
-    if getattr(endpoint, "session_manager", None) is server.session_manager:
-        return Route(route.path, FastPath(cast("ASGIApp", endpoint), server, tasks))
-    return route
-
-
 class FastPath:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
         self._app, self._server, self._tasks = app, server, tasks
@@ -91,12 +69,12 @@ class FastPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _single(scope["headers"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if headers and headers.get(b"mcp-method") == b"tasks/get" and await self._is_plain(scope, headers):
-            messages = await _body(receive)
+            messages = await read_body(receive, _MOST_BYTES)
             poll = _poll(messages)
             if poll and (task := await self._task(poll, headers)):
                 await _respond(send, _write(_Reply(poll.id, write_task(task, self._meta))))
                 return
-            receive = _replay(messages, receive)
+            receive = replay(messages, receive)
         await self._app(scope, receive, send)
 
     async def _is_plain(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
@@ -165,18 +143,6 @@ def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None
     return found
 
 
-async def _body(receive: Receive) -> list[Message]:
-    """Return the messages of a request's body: all of them, or as many as say that it is too long for a poll."""
-    messages: list[Message] = []
-    size = 0
-    while True:
-        message = await receive()
-        messages.append(message)
-        size += len(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body", False) or size > _MOST_BYTES:
-            return messages
-
-
 def _poll(messages: list[Message]) -> _Poll | None:
     if messages[-1]["type"] != "http.request" or messages[-1].get("more_body", False):
         return None
@@ -184,17 +150,6 @@ def _poll(messages: list[Message]) -> _Poll | None:
         return _read(b"".join(message.get("body", b"") for message in messages))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    left = iter(messages)
-
-    async def replay() -> Message:
-        for message in left:
-            return message
-        return await receive()
-
-    return replay
 
 
 async def _respond(send: Send, body: bytes) -> None:

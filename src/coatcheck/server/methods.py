@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -35,8 +35,9 @@ class UpdateParams(TaskParams):
 
 
 class Methods:
-    def __init__(self, runtime: Runtime, polls: PollLimit | None) -> None:
-        self._runtime, self._polls = runtime, polls
+    def __init__(self, runtime: Runtime, polls: PollLimit | None, needs_name: Callable[[], bool]) -> None:
+        """`needs_name`: whether a request over HTTP must have a Mcp-Name header; a wrong one is always refused."""
+        self._runtime, self._polls, self._needs_name = runtime, polls, needs_name
 
     @property
     def counts_polls(self) -> bool:
@@ -50,7 +51,7 @@ class Methods:
         )
 
     async def get(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
-        _check(ctx, params.task_id)
+        self._check(ctx, params.task_id)
         with as_protocol_errors():
             task = await self._runtime.running.engine.get(params.task_id, owner_of(ctx))
         if self._polls:
@@ -58,19 +59,21 @@ class Methods:
         return plain(write_task(task))
 
     async def update(self, ctx: RequestContext, params: UpdateParams) -> dict[str, Any]:
-        _check(ctx, params.task_id)
+        self._check(ctx, params.task_id)
         with as_protocol_errors(), suppress(AlreadyFinished):  # then none of its keys is outstanding
             await self._runtime.running.engine.answer(params.task_id, owner_of(ctx), params.input_responses)
         return {}
 
     async def cancel(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
-        _check(ctx, params.task_id)
+        self._check(ctx, params.task_id)
         with as_protocol_errors(), suppress(AlreadyFinished):  # asking twice is no mistake
             await self._runtime.running.engine.cancel(params.task_id, owner_of(ctx), "Cancelled by its caller")
         return {}
 
-
-def _check(ctx: RequestContext, task_id: str) -> None:
-    require_client_extension(ctx, EXTENSION)
-    if ctx.request is not None and decode_header_value(ctx.request.headers.get(MCP_NAME_HEADER)) != task_id:
-        raise MCPError(HEADER_MISMATCH, f"The {MCP_NAME_HEADER} header must repeat params.taskId")
+    def _check(self, ctx: RequestContext, task_id: str) -> None:
+        require_client_extension(ctx, EXTENSION)
+        if ctx.request is None:
+            return
+        name = decode_header_value(ctx.request.headers.get(MCP_NAME_HEADER))
+        if name != task_id and (name is not None or self._needs_name()):
+            raise MCPError(HEADER_MISMATCH, f"The {MCP_NAME_HEADER} header must repeat params.taskId")

@@ -17,6 +17,8 @@ ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 class PlainContext(TaskContext):
     """So that one body serves clients with and without tasks. Its `task` was never written and has no id."""
 
+    __slots__ = ("_progress",)
+
     def __init__(self, tool: str, report: ReportProgress | None = None) -> None:
         self._progress = report
         self.is_stopping = False

@@ -22,13 +22,14 @@ from coatcheck.worker import Worker
 
 STORE_VARIABLE = "COATCHECK_STORE"
 CONCURRENCY_VARIABLE = "COATCHECK_CONCURRENCY"
+LENIENT_VARIABLE = "COATCHECK_LENIENT_HEADERS"
 
 Lifespan = Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where tasks are kept and how many run at once. COATCHECK_STORE and COATCHECK_CONCURRENCY have the last word."""
+    """What an author or an operator may set. The environment, which is the operator's, has the last word."""
 
     store: str | None = None
     """None: a file named after the server, in the user's state folder."""
@@ -36,11 +37,16 @@ class Settings:
     """How many tasks run in this process at once; 0: none, they are left to other processes on the same store."""
     policy: Policy = field(default_factory=Policy)
     key: str | None = None
+    strict_headers: bool = True
+    """Whether a client must repeat a task's id in the Mcp-Name header, as the protocol says. Some do not."""
     lifespan: Lifespan | None = None
     """The author's own; its state is what tool bodies find in their `Context`."""
 
     def url(self, server: str) -> str:
         return os.environ.get(STORE_VARIABLE) or self.store or default_store(server)
+
+    def needs_name(self) -> bool:
+        return self.strict_headers and not os.environ.get(LENIENT_VARIABLE)
 
     def slots(self) -> int:
         given = os.environ.get(CONCURRENCY_VARIABLE)

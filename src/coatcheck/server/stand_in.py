@@ -56,11 +56,7 @@ def _body(function: Callable[..., Any], name: str, parameter: str | None) -> wir
         return function(**arguments, **({parameter: context} if parameter else {}))
 
     if _is_async(function):
-
-        async def on_loop(context: TaskContext, arguments: Mapping[str, Any]) -> Any:
-            return await bound(context, **arguments)
-
-        return on_loop
+        return lambda context, arguments: bound(context, **arguments)
     in_thread = wiring.tool(bound, name=name).work
 
     async def off_loop(context: TaskContext, arguments: Mapping[str, Any]) -> Any:

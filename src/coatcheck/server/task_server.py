@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mcp.server.extension import Extension
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from starlette.applications import Starlette
 
 from coatcheck.policy import Policy
-from coatcheck.server.fast_path import with_fast_path
+from coatcheck.server.fast_path import FastPath
+from coatcheck.server.http_app import replaced
 from coatcheck.server.policy import TaskWish
 from coatcheck.server.runtime import Lifespan
 from coatcheck.server.tasks import Tasks
 
+STATE_KEY_VARIABLE = "COATCHECK_STATE_KEY"
+"""Seals what clients carry between the rounds of one call, where several processes serve them."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -35,6 +39,7 @@ class TaskServer(MCPServer[Any]):
         poll_limit: float | None = None,
         concurrency: int = 10_000,
         key: str | None = None,
+        strict_headers: bool = True,
         lifespan: Lifespan | None = None,
         extensions: Sequence[Extension] = (),
         **options: Any,
@@ -48,8 +53,13 @@ class TaskServer(MCPServer[Any]):
             poll_limit=poll_limit,
             concurrency=concurrency,
             key=key,
+            strict_headers=strict_headers,
             lifespan=lifespan,
         )
+        if state_key := os.environ.get(STATE_KEY_VARIABLE):
+            options.setdefault(
+                "request_state_security", RequestStateSecurity(keys=[state_key], audience=name or "coatcheck")
+            )
         super().__init__(name, lifespan=self.tasks.lifespan, extensions=[*extensions, self.tasks], **options)
 
     def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -72,4 +82,8 @@ class TaskServer(MCPServer[Any]):
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         """Return the ASGI application, with polls answered on a shorter way."""
-        return with_fast_path(super().streamable_http_app(**options), self, self.tasks)
+        app = super().streamable_http_app(**options)
+        routes = replaced(app.router.routes, self, lambda endpoint: FastPath(endpoint, self, self.tasks))
+        return Starlette(
+            debug=app.debug, routes=routes, middleware=app.user_middleware, lifespan=app.router.lifespan_context
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -55,6 +55,7 @@ class Tasks(Extension):
         poll_limit: float | None = None,
         concurrency: int = 10_000,
         key: str | None = None,
+        strict_headers: bool = True,
         lifespan: Lifespan | None = None,
     ) -> None:
         """Prepare tasks kept at `store`, a URL; without one, in a file named after the server.
@@ -62,15 +63,16 @@ class Tasks(Extension):
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all
         anonymous callers together, `policy.quota` those of each known one. `poll_limit` refuses polls more often
         than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves them to others.
+        `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for.
         """
         if concurrency < 0:
             raise InvalidArgument(f"concurrency must be 0 or more, but it is {concurrency}.")
         self._default = policy_of(default).over(_BUILT_IN)
         self._policies: dict[str, TaskPolicy] = {}
         policy = msgspec.structs.replace(policy, anonymous_quota=max_unfinished)
-        self._settings = Settings(store, concurrency, policy, key, lifespan)
+        self._settings = Settings(store, concurrency, policy, key, strict_headers, lifespan)
         self._runtime = Runtime(self._settings, lambda: [self._tool(name) for name in self._policies])
-        self._methods = Methods(self._runtime, PollLimit(poll_limit) if poll_limit else None)
+        self._methods = Methods(self._runtime, PollLimit(poll_limit) if poll_limit else None, self._settings.needs_name)
 
     # For authors
 
@@ -202,9 +204,9 @@ class Tasks(Extension):
     def _tool(self, name: str) -> Tool:
         policy = self._policies[name]
 
-        async def work(context: TaskContext, arguments: Mapping[str, Any]) -> Outcome:
+        def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
             running = self._runtime.running
-            return await run_body(running.server, running.state, context, arguments)
+            return run_body(running.server, running.state, context, arguments)
 
         return Tool(name=name, work=work, terms=policy.terms(), timeout=policy.limit)
 
