@@ -51,9 +51,9 @@ class Worker:
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool) -> None:
-        """Take one more tool, also while running."""
-        if tool.name in self._tools:
+    def add(self, tool: Tool, *, replace: bool = False) -> None:
+        """Take one more tool, also while running; `replace` one of the same name, if there is one."""
+        if tool.name in self._tools and not replace:
             raise InvalidArgument(f"There is a tool {tool.name!r} already; give this one another name.")
         self._tools[tool.name] = tool
         self._poll_anew()

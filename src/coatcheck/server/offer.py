@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from coatcheck.server.policy import Mode
+from msgspec import UNSET
+
+from coatcheck.server.policy import Mode, TaskPolicy
 
 
 class Caller(Enum):
@@ -30,3 +32,7 @@ OFFERS: dict[tuple[Mode, Caller], Offer] = {
     ("required", Caller.KNOWS_NO_TASKS): Offer.REFUSE,
     ("required", Caller.ACCEPTS_TASKS): Offer.TASK,
 }
+
+
+def offer(policy: TaskPolicy, caller: Caller) -> Offer:
+    return OFFERS["forbidden" if policy.mode is UNSET else policy.mode, caller]

@@ -1,0 +1,113 @@
+"""`tools/call`: what becomes a task is handed in, the rest runs as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.mcpserver import require_client_extension
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolRequestParams
+
+from coatcheck.context import TaskContext
+from coatcheck.dialects.v2026 import EXTENSION, INTERNAL_ERROR, plain, write_created, write_error
+from coatcheck.payload import decode, encode
+from coatcheck.server.body import run_body
+from coatcheck.server.failures import as_protocol_errors
+from coatcheck.server.identity import owner_of
+from coatcheck.server.methods import VERSIONS, RequestContext
+from coatcheck.server.offer import Caller, Offer, offer
+from coatcheck.server.plain_context import PlainContext
+from coatcheck.server.policy import TaskPolicy
+from coatcheck.server.record import read_request
+from coatcheck.server.runtime import Runtime
+from coatcheck.server.stand_in import HandedIn, handing_in, running, stand_in
+from coatcheck.task import NOTHING, Status, Task
+from coatcheck.tool import Outcome, Tool
+
+
+class Calls:
+    """The tools that may be tasks, and what happens when one is called."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.policies: dict[str, TaskPolicy] = {}
+
+    def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
+        """Return what to register with the server under `name` in place of `function`."""
+        if policy.mode == "forbidden":
+            self.policies.pop(name, None)
+            return function
+        self.policies[name] = policy
+        if self._runtime.is_running and (worker := self._runtime.running.worker):
+            worker.add(self.tool(name), replace=True)
+        return stand_in(function, name)
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool as the worker knows it."""
+        policy = self.policies[name]
+
+        def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
+            served = self._runtime.running
+            return run_body(served.server, served.state, context, arguments)
+
+        return Tool(name=name, work=work, terms=policy.terms(), timeout=policy.limit)
+
+    async def intercept(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        """Serve one `tools/call`, as the table of offers has it."""
+        policy = self.policies.get(params.name)
+        if policy is None:
+            return await call_next(ctx)
+        match offer(policy, _caller(ctx)):
+            case Offer.TASK:
+                return await self._hand_in(policy, params, ctx, call_next)
+            case Offer.REFUSE:
+                require_client_extension(ctx, EXTENSION)
+            case Offer.RUN:
+                running.set(PlainContext(params.name, ctx.session.report_progress))
+        return await call_next(ctx)
+
+    async def _hand_in(
+        self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
+    ) -> HandlerResult:
+        """Let the SDK do all it does before a tool's body, and make a task where the body would have begun."""
+        handing_in.set(params.name)
+        try:
+            return await call_next(ctx)
+        except HandedIn:
+            pass
+        finally:
+            handing_in.set(None)
+        with as_protocol_errors():
+            task = await self._submit(policy, params, ctx)
+            if policy.patience is not None:
+                task = await self._runtime.running.engine.settled(task, policy.patience)
+        if policy.patience is not None and task.status.is_terminal:
+            return await self._direct(task)
+        return plain(write_created(task))
+
+    async def _submit(self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext) -> Task:
+        served = self._runtime.running
+        arguments = encode(params.arguments) if params.arguments else NOTHING
+        owner, meta = owner_of(ctx), read_request(ctx, params)
+        if served.worker:
+            return await served.worker.submit(params.name, arguments, owner=owner, meta=meta)
+        return await served.engine.submit(params.name, arguments, owner=owner, terms=policy.terms(), meta=meta)
+
+    async def _direct(self, task: Task) -> HandlerResult:
+        """Answer with a task's outcome as if it had never been one. Nobody knows its id, so it is forgotten."""
+        with as_protocol_errors():
+            await self._runtime.running.engine.forget(task)
+        if task.status is Status.COMPLETED:
+            return decode(task.result)
+        if task.failure:
+            error = write_error(task.failure)
+            raise MCPError(error.code, error.message, decode(error.data))
+        raise MCPError(INTERNAL_ERROR, "The call was cancelled by an operator")
+
+
+def _caller(ctx: RequestContext) -> Caller:
+    capabilities = ctx.session.client_capabilities if ctx.protocol_version in VERSIONS else None
+    declared = capabilities.extensions if capabilities else None
+    return Caller.ACCEPTS_TASKS if declared and EXTENSION in declared else Caller.KNOWS_NO_TASKS
