@@ -54,11 +54,10 @@ class WireTask(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
-def write_created(task: Task) -> WireTask:
+def write_created(task: Task, meta: dict[str, Any] | UnsetType = UNSET) -> WireTask:
     """Return what answers a `tools/call` that became a task: the task without its payload."""
-    return msgspec.structs.replace(
-        _write(task, {"result_type": "task"}), input_requests=UNSET, result=UNSET, error=UNSET
-    )
+    envelope = {"result_type": "task", "meta": meta}
+    return msgspec.structs.replace(_write(task, envelope), input_requests=UNSET, result=UNSET, error=UNSET)
 
 
 def write_task(task: Task, meta: dict[str, Any] | UnsetType = UNSET) -> WireTask:

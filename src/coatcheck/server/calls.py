@@ -7,12 +7,14 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import require_client_extension
+from mcp.server.mcpserver.tools import Tool as SDKTool
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import X_MCP_HEADER_KEY
 from mcp_types import CallToolRequestParams
 
 from coatcheck.context import TaskContext
 from coatcheck.dialects.v2026 import EXTENSION, INTERNAL_ERROR, plain, write_created, write_error
-from coatcheck.payload import decode, encode
+from coatcheck.payload import Payload, decode, encode
 from coatcheck.server.body import run_body
 from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.identity import owner_of
@@ -33,16 +35,31 @@ class Calls:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.policies: dict[str, TaskPolicy] = {}
+        self.simple: dict[str, Callable[[dict[str, Any]], Any]] = {}
+        """Tools that take nothing but arguments, and what validates those."""
 
     def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
         """Return what to register with the server under `name` in place of `function`."""
+        self.remove(name)
         if policy.mode == "forbidden":
-            self.policies.pop(name, None)
             return function
         self.policies[name] = policy
         if self._runtime.is_running and (worker := self._runtime.running.worker):
             worker.add(self.tool(name), replace=True)
         return stand_in(function, name)
+
+    def remove(self, name: str) -> None:
+        self.policies.pop(name, None)
+        self.simple.pop(name, None)
+
+    def note_simple(self, function: Callable[..., Any], name: str) -> None:
+        """Remember how to validate a tool's arguments, if they are all it takes: then it can be handed in directly."""
+        policy = self.policies.get(name)
+        if policy is None or policy.patience is not None:
+            return
+        tool = SDKTool.from_function(function, name)
+        if not tool.resolved_params and X_MCP_HEADER_KEY not in str(tool.parameters):
+            self.simple[name] = tool.fn_metadata.validate_arguments
 
     def tool(self, name: str) -> Tool:
         """Return a tool as the worker knows it."""
@@ -80,20 +97,22 @@ class Calls:
         finally:
             handing_in.set(None)
         with as_protocol_errors():
-            task = await self._submit(policy, params, ctx)
+            arguments = encode(params.arguments) if params.arguments else NOTHING
+            meta = read_request(ctx, params)
+            task = await self.submit(params.name, arguments, owner=owner_of(ctx), meta=meta)
             if policy.patience is not None:
                 task = await self._runtime.running.engine.settled(task, policy.patience)
         if policy.patience is not None and task.status.is_terminal:
             return await self._direct(task)
         return plain(write_created(task))
 
-    async def _submit(self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext) -> Task:
+    async def submit(self, name: str, arguments: Payload, *, owner: str | None, meta: Payload) -> Task:
+        """Make a task of a call, here if there is room, and durable when this returns."""
         served = self._runtime.running
-        arguments = encode(params.arguments) if params.arguments else NOTHING
-        owner, meta = owner_of(ctx), read_request(ctx, params)
         if served.worker:
-            return await served.worker.submit(params.name, arguments, owner=owner, meta=meta)
-        return await served.engine.submit(params.name, arguments, owner=owner, terms=policy.terms(), meta=meta)
+            return await served.worker.submit(name, arguments, owner=owner, meta=meta)
+        terms = self.policies[name].terms()
+        return await served.engine.submit(name, arguments, owner=owner, terms=terms, meta=meta)
 
     async def _direct(self, task: Task) -> HandlerResult:
         """Answer with a task's outcome as if it had never been one. Nobody knows its id, so it is forgotten."""

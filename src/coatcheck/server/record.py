@@ -44,15 +44,19 @@ def read_request(ctx: ServerRequestContext[Any, Any], params: CallToolRequestPar
     raw: Mapping[str, Any] = ctx.params or {}
     meta: Any = raw.get("_meta")
     envelope = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
-    rest = {key: value for key, value in envelope.items() if key not in _ENVELOPE}
+    return write_request(ctx.protocol_version, envelope, raw.get("inputResponses"), params.request_state)
+
+
+def write_request(version: str, meta: Mapping[str, Any], responses: Any = None, state: str | None = None) -> Payload:
+    """Return the same of its parts: the request's `_meta`, and what came back from an earlier round."""
     return encode(
         Request(
-            protocol_version=ctx.protocol_version,
-            capabilities=_given(envelope.get(CLIENT_CAPABILITIES_META_KEY)),
-            client_info=_given(envelope.get(CLIENT_INFO_META_KEY)),
-            meta=_given(rest),
-            input_responses=_given(raw.get("inputResponses")),
-            request_state=params.request_state or UNSET,
+            protocol_version=version,
+            capabilities=_given(meta.get(CLIENT_CAPABILITIES_META_KEY)),
+            client_info=_given(meta.get(CLIENT_INFO_META_KEY)),
+            meta=_given({key: value for key, value in meta.items() if key not in _ENVELOPE}),
+            input_responses=_given(responses),
+            request_state=state or UNSET,
         )
     )
 

@@ -78,7 +78,12 @@ class TaskServer(MCPServer[Any]):
     def add_tool(self, fn: Callable[..., Any], name: str | None = None, *args: Any, **options: Any) -> None:
         """Add a tool, at any time; `task=` as in `tool`."""
         task: TaskWish | None = options.pop("task", None)
-        super().add_tool(self.tasks.add(fn, name or fn.__name__, task), name, *args, **options)
+        super().add_tool(self.tasks.register(fn, name or fn.__name__, task), name, *args, **options)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool. Tasks of it that are not running yet stay where they are."""
+        super().remove_tool(name)
+        self.tasks.remove(name)
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         """Return the ASGI application, with polls answered on a shorter way."""

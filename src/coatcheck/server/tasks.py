@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from mcp_types import CallToolRequestParams
 
 from coatcheck.dialects.v2026 import EXTENSION
 from coatcheck.errors import InvalidArgument
+from coatcheck.payload import Payload
 from coatcheck.policy import Policy
 from coatcheck.server.calls import Calls
 from coatcheck.server.listen import METHOD, listen
@@ -21,6 +22,7 @@ from coatcheck.server.methods import VERSIONS, Methods, RequestContext
 from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
 from coatcheck.server.polling import PollLimit
 from coatcheck.server.runtime import Lifespan, Running, Runtime, Settings
+from coatcheck.task import Task
 
 _BUILT_IN = TaskPolicy("forbidden", resumable=False)
 
@@ -82,6 +84,16 @@ class Tasks(Extension):
         """Return what to register with the server under `name` in place of `function`. Works at any time."""
         return self._calls.add(function, name, policy_of(task).over(self._default))
 
+    def register(self, function: Callable[..., Any], name: str, task: TaskWish | None = None) -> Callable[..., Any]:
+        """As `add`, for those who see to it that what is returned is, and stays, the tool of that name."""
+        registered = self.add(function, name, task)
+        self._calls.note_simple(registered, name)
+        return registered
+
+    def remove(self, name: str) -> None:
+        """Forget a tool. Its tasks wait for a server that has it."""
+        self._calls.remove(name)
+
     @asynccontextmanager
     async def lifespan(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
         """The server's lifespan: engine and worker run as long as it does, around the author's own lifespan."""
@@ -110,10 +122,20 @@ class Tasks(Extension):
         """Return the tools that may be tasks, and how, for people to read."""
         return [f"{name} ({policy.mode})" for name, policy in sorted(self._calls.policies.items())]
 
+    # For the shorter way
+
     @property
-    def may_shorten_polls(self) -> bool:
+    def may_shorten(self) -> bool:
         """Whether a poll has no effect but its answer."""
         return self._runtime.is_running and not self._methods.counts_polls
+
+    @property
+    def simple_tools(self) -> Mapping[str, Callable[[dict[str, Any]], Any]]:
+        """Tools that take nothing but arguments, and what validates those."""
+        return self._calls.simple
+
+    async def submit(self, name: str, arguments: Payload, *, owner: str | None, meta: Payload) -> Task:
+        return await self._calls.submit(name, arguments, owner=owner, meta=meta)
 
     # For the SDK
 

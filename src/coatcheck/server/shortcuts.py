@@ -1,0 +1,129 @@
+"""The two requests that are answered without the SDK where nothing about them is unusual: polls and plain hand-ins.
+
+Each gives None for all it does not understand completely; then the SDK has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+import msgspec
+from mcp.server.connection import Connection
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types.methods import validate_client_request
+from msgspec import UNSET, UnsetType
+from pydantic import ValidationError
+
+from coatcheck.dialects.v2026 import EXTENSION, VERSION, WireTask, write_created, write_task
+from coatcheck.errors import CoatcheckError
+from coatcheck.payload import Payload
+from coatcheck.server.record import write_request
+from coatcheck.server.tasks import Tasks
+from coatcheck.task import NOTHING
+
+_MOST_REMEMBERED = 1024
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A JSON-RPC request whose method is known to be one of ours."""
+
+    id: int | str
+    jsonrpc: str
+    method: str
+    params: msgspec.Raw
+
+
+class Shortcut(Protocol):
+    async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
+        """Return the result, with `meta` in it; None: let the SDK answer. `name` is what the Mcp-Name header says."""
+        ...
+
+
+class Clients:
+    """What the SDK makes of the `_meta` of requests. A client's is always the same, so it is looked at once."""
+
+    def __init__(self) -> None:
+        self._accepts_tasks: dict[bytes, bool] = {}
+
+    def accepts_tasks(self, meta: msgspec.Raw) -> bool:
+        """Whether this `_meta` is right, names the version, and has tasks among its capabilities."""
+        raw = bytes(meta)
+        known = self._accepts_tasks.get(raw)
+        if known is None:
+            if len(self._accepts_tasks) >= _MOST_REMEMBERED:
+                self._accepts_tasks.clear()
+            known = self._accepts_tasks[raw] = _accepts_tasks(msgspec.json.decode(raw))
+        return known
+
+
+def _accepts_tasks(found: Any) -> bool:
+    meta = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if meta.get(PROTOCOL_VERSION_META_KEY) != VERSION:
+        return False
+    try:
+        validate_client_request("tools/list", VERSION, {"_meta": meta})
+    except ValidationError:
+        return False
+    read = Connection.from_envelope(VERSION, None, meta.get(CLIENT_CAPABILITIES_META_KEY)).client_capabilities
+    return bool(read and read.extensions and EXTENSION in read.extensions)
+
+
+class _PollParams(msgspec.Struct, frozen=True):
+    task_id: str = msgspec.field(name="taskId")
+    meta: msgspec.Raw = msgspec.field(name="_meta")
+
+
+class Polls:
+    """`tasks/get`."""
+
+    def __init__(self, tasks: Tasks, clients: Clients) -> None:
+        self._tasks, self._clients = tasks, clients
+        self._read = msgspec.json.Decoder(_PollParams).decode
+
+    async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
+        poll = self._read(params)
+        if name != poll.task_id.encode() or not self._clients.accepts_tasks(poll.meta):
+            return None
+        return write_task(await self._tasks.running.engine.get(poll.task_id), meta)
+
+
+class _CallParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call that brings nothing back from an earlier round of it."""
+
+    name: str
+    meta: msgspec.Raw = msgspec.field(name="_meta")
+    arguments: msgspec.Raw | UnsetType = UNSET
+
+
+class HandIns:
+    """`tools/call` of a tool that takes nothing but arguments, by a client that accepts tasks."""
+
+    def __init__(self, tasks: Tasks, clients: Clients) -> None:
+        self._tasks, self._clients = tasks, clients
+        self._read = msgspec.json.Decoder(_CallParams).decode
+        self._read_arguments = msgspec.json.Decoder(dict[str, Any]).decode
+
+    async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
+        call = self._read(params)
+        validate = self._tasks.simple_tools.get(call.name)
+        if validate is None or name != call.name.encode() or not self._clients.accepts_tasks(call.meta):
+            return None
+        arguments = NOTHING if call.arguments is UNSET else Payload(bytes(call.arguments))
+        if not _fits(validate, self._read_arguments(arguments)):
+            return None
+        envelope: Mapping[str, Any] = msgspec.json.decode(call.meta)
+        task = await self._tasks.submit(call.name, arguments, owner=None, meta=write_request(VERSION, envelope))
+        return write_created(task, meta)
+
+
+def _fits(validate: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> bool:
+    try:
+        validate(arguments)
+    except Exception:  # the author's own validators may raise anything
+        return False
+    return True
+
+
+REFUSALS = (CoatcheckError, msgspec.MsgspecError, ValidationError, UnicodeError, RecursionError)
+"""What a shortcut may raise before anything is written. The SDK says it properly."""
