@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## watch a task outlive the worker that is killed under it
+demo: $(READY) ## watch a task outlive the server that is killed under it
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## everything: checks, all tests, crash tests with real processes

@@ -108,6 +108,9 @@ class Worker:
         self._has_room.set()
         self._poll_anew()
         await asyncio.gather(self._claims, self._sweeps, *self._submits, return_exceptions=True)
+        if self._runs:
+            seconds = self._grace.total_seconds()
+            logger.info("Stopping; %d running tasks have %g seconds to finish", len(self._runs), seconds)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), self._grace.total_seconds())
         for execution in list(self._runs):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import sys
-from typing import Annotated
+from contextlib import closing
+from typing import Annotated, Any
 
-import anyio
 import typer
-import uvloop
+from mcp.server.mcpserver import MCPServer
 
-from coatcheck.cli.http import serve_http
+from coatcheck.cli.greeting import greet
+from coatcheck.cli.http import bind, serve_http
 from coatcheck.cli.logs import LogFormat, configure_logs
+from coatcheck.cli.processes import Processes
+from coatcheck.cli.stdio import serve_stdio
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
 from coatcheck.server.runtime import CONCURRENCY_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
+from coatcheck.server.tasks import tasks_of
 
 DEFAULT_ADDRESS = "127.0.0.1:8000"
 
@@ -22,16 +26,25 @@ DEFAULT_ADDRESS = "127.0.0.1:8000"
 def serve(
     target: Annotated[str, typer.Argument(help="The server: `module:server`, or `path/to/file.py:server`.")],
     http: Annotated[
-        str | None, typer.Option(help=f"Serve streamable HTTP at `host:port` (this is the default, {DEFAULT_ADDRESS}).")
+        str | None, typer.Option(help=f"Serve streamable HTTP at host:port. [default: {DEFAULT_ADDRESS}]")
     ] = None,
     stdio: Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")] = False,
     store: Annotated[
         str | None,
-        typer.Option(help="Where tasks are kept, as `sqlite:///tasks.db` or `memory://`.", envvar=STORE_VARIABLE),
+        typer.Option(
+            help="Where tasks are kept, as `sqlite:///tasks.db`. [default: what the server says, else a file in the "
+            "user's state folder]",
+            envvar=STORE_VARIABLE,
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that serve and run tasks, on one store.")] = 1,
     concurrency: Annotated[
-        int | None, typer.Option(min=0, help="Tasks a process runs at once; 0 leaves them to others on the store.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Tasks a process runs at once; 0 leaves them to others on the store. "
+            "[default: what the server says, else 10000]",
+        ),
     ] = None,
     path: Annotated[str, typer.Option(help="Path of the HTTP endpoint.")] = "/mcp",
     lenient_headers: Annotated[
@@ -39,7 +52,7 @@ def serve(
         typer.Option("--lenient-headers", help="Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."),
     ] = False,
     log_format: Annotated[LogFormat, typer.Option(help="How to log, on stderr.")] = LogFormat.TEXT,
-    log_level: Annotated[str, typer.Option(help="From which level on.")] = "info",
+    log_level: Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve an MCP server's tools, with tasks.
 
@@ -47,7 +60,7 @@ def serve(
 
         coatcheck serve app:server
 
-        coatcheck serve app.py:server --http 0.0.0.0:9000 --store sqlite:///var/tasks.db --workers 4
+        coatcheck serve app.py:server --http 0.0.0.0:9000 --store sqlite:////var/lib/app/tasks.db --workers 4
 
         coatcheck serve app:server --stdio
     """
@@ -55,16 +68,37 @@ def serve(
         raise InvalidArgument("Choose one of --stdio and --http.")
     if stdio and workers > 1:
         raise InvalidArgument("There is one process for one client on stdio; leave --workers out.")
-    # By the environment, so that further processes and servers that name a store in their code get it too.
+    if not path.startswith("/"):
+        raise InvalidArgument(f"The path must begin with a slash; write --path /{path}.")
+    _set_environment(store, concurrency, lenient_headers)
+    configure_logs(log_format, log_level)
+    server = load_server(target)
+    configure_logs(log_format, log_level)  # again: servers set up logs of their own
+    _check(server, workers)
+    if stdio:
+        raise typer.Exit(serve_stdio(server))
+    with closing(bind(http or DEFAULT_ADDRESS)) as bound:
+        greet(server, bound, path, workers, log_format)
+        if workers > 1:
+            raise typer.Exit(Processes(target, bound, path, log_format, log_level).serve(workers))
+        raise typer.Exit(serve_http(server, bound, path, is_alone=True))
+
+
+def _set_environment(store: str | None, concurrency: int | None, is_lenient: bool) -> None:
+    """By the environment, so that further processes and servers that name a store in their code get it too."""
     if store:
         os.environ[STORE_VARIABLE] = store
     if concurrency is not None:
         os.environ[CONCURRENCY_VARIABLE] = str(concurrency)
-    if lenient_headers:
+    if is_lenient:
         os.environ[LENIENT_VARIABLE] = "1"
-    configure_logs(log_format, log_level)
-    if stdio:
-        server = load_server(target)
-        anyio.run(server.run_stdio_async, backend_options={"loop_factory": uvloop.new_event_loop})
-    else:
-        sys.exit(serve_http(target, http or DEFAULT_ADDRESS, path, workers, log_format, log_level))
+
+
+def _check(server: MCPServer[Any], workers: int) -> None:
+    """Refuse now, in a sentence, what would fail once the server is up."""
+    tasks = tasks_of(server)
+    if tasks is None:
+        return
+    if tasks.url(server.name).startswith("memory:") and (workers > 1 or tasks.slots() == 0):
+        raise InvalidArgument("Processes cannot share memory://; name a file, as --store sqlite:///tasks.db.")
+    asyncio.run(tasks.check(server.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,25 +22,41 @@ def load_server(target: str) -> MCPServer[Any]:
         InvalidArgument: There is no such module, or no server in it.
     """
     place, _, name = target.partition(":")
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
-    if name:
-        found = getattr(module, name, None)
-        if not isinstance(found, MCPServer):
-            raise InvalidArgument(f"{name!r} in {place} is no MCPServer; {_hint(module)}.")
-        return found  # pyright: ignore[reportUnknownVariableType]
+    try:
+        module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise InvalidArgument(f"{place} cannot be imported:\n{_authors_part(error)}") from error
     servers = _servers(module)
-    if len(servers) != 1:
-        raise InvalidArgument(f"{place} has {len(servers)} servers; {_hint(module)}.")
+    if name and name in servers:
+        return servers[name]
+    if not servers:
+        raise InvalidArgument(
+            f'{place} has no server; make one with server = TaskServer("name"), or name another module.'
+        )
+    there_is = ", ".join(f"{place}:{server}" for server in servers)
+    if name:
+        raise InvalidArgument(f"{name!r} in {place} is no MCPServer; there is {there_is}.")
+    if len(servers) > 1:
+        raise InvalidArgument(f"{place} has {len(servers)} servers; there is {there_is}.")
     return next(iter(servers.values()))
+
+
+def _authors_part(error: Exception) -> str:
+    """Return the traceback from the author's first frame on."""
+    trace = error.__traceback__
+    while trace and trace.tb_next and _is_machinery(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename in (__file__, importlib.__file__) or filename.startswith("<frozen importlib")
 
 
 def _servers(module: ModuleType) -> dict[str, MCPServer[Any]]:
     return {name: value for name, value in vars(module).items() if isinstance(value, MCPServer)}
-
-
-def _hint(module: ModuleType) -> str:
-    names = ", ".join(f"{module.__name__}:{name}" for name in _servers(module))
-    return f"there is {names}" if names else "name one as module:server"
 
 
 def _load_module(name: str) -> ModuleType:

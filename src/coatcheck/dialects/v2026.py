@@ -125,6 +125,8 @@ def _message(task: Task) -> str | None:
         return task.failure.message
     if task.is_waiting and task.attempt == 0:
         return "Waiting for a worker"
+    if task.status is Status.INPUT_REQUIRED and task.status_message is None:
+        return "Waiting for an answer"
     if task.progress is None or task.status.is_terminal:
         return task.status_message
     done, total = task.progress.done, task.progress.total

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
@@ -14,6 +16,7 @@ from mcp_types import CallToolRequestParams
 
 from coatcheck.context import TaskContext
 from coatcheck.dialects.v2026 import EXTENSION, INTERNAL_ERROR, plain, write_created, write_error
+from coatcheck.errors import CoatcheckError
 from coatcheck.payload import Payload, decode, encode
 from coatcheck.server.body import run_body
 from coatcheck.server.failures import as_protocol_errors
@@ -101,7 +104,7 @@ class Calls:
             meta = read_request(ctx, params)
             task = await self.submit(params.name, arguments, owner=owner_of(ctx), meta=meta)
             if policy.patience is not None:
-                task = await self._runtime.running.engine.settled(task, policy.patience)
+                task = await self._settled(task, policy.patience)
         if policy.patience is not None and task.status.is_terminal:
             return await self._direct(task)
         return plain(write_created(task))
@@ -113,6 +116,16 @@ class Calls:
             return await served.worker.submit(name, arguments, owner=owner, meta=meta)
         terms = self.policies[name].terms()
         return await served.engine.submit(name, arguments, owner=owner, terms=terms, meta=meta)
+
+    async def _settled(self, task: Task, patience: float) -> Task:
+        """Wait for the task to end or to ask. If the caller goes meanwhile, nobody will ever ask for it."""
+        engine = self._runtime.running.engine
+        try:
+            return await engine.settled(task, patience)
+        except asyncio.CancelledError:
+            with suppress(CoatcheckError):
+                await asyncio.shield(engine.cancel(task.id, task.owner, "Its caller hung up before there was a task"))
+            raise
 
     async def _direct(self, task: Task) -> HandlerResult:
         """Answer with a task's outcome as if it had never been one. Nobody knows its id, so it is forgotten."""

@@ -17,6 +17,8 @@ from starlette.requests import Request as HTTPRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.dialects.v2026 import VERSION
+from coatcheck.errors import StoreError
+from coatcheck.server.failures import protocol_error
 from coatcheck.server.identity import is_anonymous
 from coatcheck.server.replay import read_body, replay
 from coatcheck.server.shortcuts import REFUSALS, Clients, HandIns, Polls, Request, Shortcut
@@ -31,6 +33,12 @@ _ANY_PARAM = b"mcp-param-"
 class _Reply(msgspec.Struct, frozen=True):
     id: int | str
     result: Any
+    jsonrpc: str = "2.0"
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    id: int | str
+    error: dict[str, Any]
     jsonrpc: str = "2.0"
 
 
@@ -91,9 +99,14 @@ class FastPath:
             return None
         try:
             request = _read(b"".join(message.get("body", b"") for message in messages))
+        except REFUSALS:
+            return None
+        try:
             if request.jsonrpc != "2.0" or request.method.encode() != headers[b"mcp-method"]:
                 return None
             result = await shortcut.answer(headers.get(b"mcp-name", b""), request.params, self._meta)
+        except StoreError as error:  # perhaps it was written: nobody may try again without being told
+            return _write(_Failure(request.id, protocol_error(error).error.model_dump(exclude_none=True)))
         except REFUSALS:
             return None
         return _write(_Reply(request.id, result)) if result else None

@@ -10,6 +10,7 @@ from mcp.server.extension import Extension
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from starlette.applications import Starlette
 
+from coatcheck.errors import InvalidArgument
 from coatcheck.policy import Policy
 from coatcheck.server.fast_path import FastPath
 from coatcheck.server.http_app import replaced
@@ -57,9 +58,7 @@ class TaskServer(MCPServer[Any]):
             lifespan=lifespan,
         )
         if state_key := os.environ.get(STATE_KEY_VARIABLE):
-            options.setdefault(
-                "request_state_security", RequestStateSecurity(keys=[state_key], audience=name or "coatcheck")
-            )
+            options.setdefault("request_state_security", _sealed_with(state_key, name or "coatcheck"))
         super().__init__(name, lifespan=self.tasks.lifespan, extensions=[*extensions, self.tasks], **options)
 
     def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -92,3 +91,10 @@ class TaskServer(MCPServer[Any]):
         return Starlette(
             debug=app.debug, routes=routes, middleware=app.user_middleware, lifespan=app.router.lifespan_context
         )
+
+
+def _sealed_with(key: str, audience: str) -> RequestStateSecurity:
+    try:
+        return RequestStateSecurity(keys=[key], audience=audience)
+    except ValueError as error:
+        raise InvalidArgument(f"{STATE_KEY_VARIABLE} is no key; use 64 random hexadecimal digits.") from error

@@ -23,6 +23,7 @@ from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
 from coatcheck.server.polling import PollLimit
 from coatcheck.server.runtime import Lifespan, Running, Runtime, Settings
 from coatcheck.task import Task
+from coatcheck.wiring import open_store
 
 _BUILT_IN = TaskPolicy("forbidden", resumable=False)
 
@@ -118,6 +119,21 @@ class Tasks(Extension):
         """Return where the tasks of a server of this name are kept."""
         return self._settings.url(server)
 
+    def slots(self) -> int:
+        """Return how many tasks this process would run at once."""
+        return self._settings.slots()
+
+    async def check(self, server: str) -> None:
+        """Open what tasks are kept in, and close it again.
+
+        Raises:
+            StoreError: It cannot be used.
+            InvalidArgument: A setting cannot be used.
+        """
+        self._settings.slots()
+        async with open_store(self.url(server), key=self._settings.key):
+            pass
+
     def describe(self) -> list[str]:
         """Return the tools that may be tasks, and how, for people to read."""
         return [f"{name} ({policy.mode})" for name, policy in sorted(self._calls.policies.items())]
@@ -152,3 +168,9 @@ class Tasks(Extension):
         if ctx.method == METHOD and ctx.protocol_version in VERSIONS:
             return await listen(self._runtime.running, ctx, call_next)
         return await call_next(ctx)
+
+
+def tasks_of(server: MCPServer[Any]) -> Tasks | None:
+    """Return the tasks a server was given, told by its lifespan."""
+    tasks = getattr(server.settings.lifespan, "__self__", None)
+    return tasks if isinstance(tasks, Tasks) else None

@@ -53,7 +53,7 @@ def prepare(path: Path) -> None:
         StoreUnavailable: It cannot be opened or written.
         StoreUnusable: It is not ours, damaged, or newer than this library. It was not touched.
     """
-    _warn_of_wal_reset()
+    _note_wal_reset()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not _open_here[_identity(path)]:
@@ -200,9 +200,10 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 @cache
-def _warn_of_wal_reset() -> None:
+def _note_wal_reset() -> None:
+    """Once, and in a low voice: there is nothing to be done about it, and nearly every Python of today has it."""
     if sqlite3.sqlite_version_info < _WAL_RESET_FIXED:
-        logger.warning(
+        logger.debug(
             "SQLite %s has the WAL-reset bug (fixed in 3.51.3), which can damage a file that several programs write. "
             "coatcheck checkpoints under the write lock, which avoids it; let no other program write its files.",
             sqlite3.sqlite_version,

@@ -1,0 +1,37 @@
+"""What a server says of itself when it starts: lines for people, one record for machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+
+import coatcheck
+from coatcheck.cli.logs import LogFormat
+from coatcheck.server.tasks import tasks_of
+
+logger = logging.getLogger("coatcheck.serve")
+
+
+def greet(server: MCPServer[Any], bound: socket.socket, path: str, workers: int, form: LogFormat) -> None:
+    """Tell where the server is, what it offers and where its tasks are kept."""
+    host, port = bound.getsockname()[:2]
+    tools = [tool.name for tool in asyncio.run(server.list_tools())]
+    said = {
+        "endpoint": f"http://{f'[{host}]' if ':' in host else host}:{port}{path}",
+        "tools": ", ".join(tools) or "none",
+    }
+    if tasks := tasks_of(server):
+        said |= {"tasks": ", ".join(tasks.describe()) or "none", "store": tasks.url(server.name)}
+    if workers > 1:
+        said["workers"] = f"{workers} processes"
+    title = f"coatcheck {coatcheck.__version__}: {server.name}"
+    if form is LogFormat.JSON:
+        logger.info(title, extra={"fields": said})
+    else:
+        lines = (f"  {name:9} {value}" for name, value in said.items())
+        print("\n".join((title, *lines)), file=sys.stderr, flush=True)

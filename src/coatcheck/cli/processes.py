@@ -1,0 +1,79 @@
+"""Several processes that serve one address on one store. One that dies is replaced; when the first ends, all end."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+
+from coatcheck.cli.http import serve_http
+from coatcheck.cli.logs import LogFormat, configure_logs
+from coatcheck.cli.target import load_server
+from coatcheck.server.task_server import STATE_KEY_VARIABLE
+
+logger = logging.getLogger("coatcheck.serve")
+_RESTART_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
+
+
+class Processes:
+    def __init__(self, target: str, bound: socket.socket, path: str, form: LogFormat, level: str) -> None:
+        self._arguments = (target, bound, path, form, level, os.getpid())
+        self._is_stopping = False
+        self._children: list[SpawnProcess] = []
+
+    def serve(self, count: int) -> int:
+        """Serve with `count` processes until told to stop; return the exit code."""
+        # What one process gives a client to bring back, another must be able to read.
+        os.environ.setdefault(STATE_KEY_VARIABLE, secrets.token_hex(32))
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sig, self._stop)
+        self._children = [self._start() for _ in range(count)]
+        while self._children:
+            wait([child.sentinel for child in self._children], timeout=_LOOK_SECONDS)
+            for child in [child for child in self._children if child.exitcode is not None]:
+                self._children.remove(child)
+                self._replace(child)
+        return 0
+
+    def _start(self) -> SpawnProcess:
+        child = multiprocessing.get_context("spawn").Process(target=_serve, args=self._arguments)
+        child.start()
+        return child
+
+    def _replace(self, child: SpawnProcess) -> None:
+        if self._is_stopping:
+            return
+        logger.error("Process %s ended with exit code %s; starting another", child.pid, child.exitcode)
+        time.sleep(_RESTART_SECONDS)
+        if not self._is_stopping:
+            self._children.append(self._start())
+
+    def _stop(self, sig: int, frame: FrameType | None) -> None:
+        self._is_stopping = True
+        for child in self._children:
+            child.terminate()
+
+
+def _serve(target: str, bound: socket.socket, path: str, form: LogFormat, level: str, parent: int) -> None:
+    server = load_server(target)
+    configure_logs(form, level)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    sys.exit(serve_http(server, bound, path, is_alone=False))
+
+
+def _end_with(parent: int) -> None:
+    """Stop when the parent is gone: it may have been killed without a word."""
+    pause = threading.Event()
+    while os.getppid() == parent:
+        pause.wait(_LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)

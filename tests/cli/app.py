@@ -1,0 +1,57 @@
+"""The servers these tests serve: one with tasks, one with tasks as an extension, and one without any."""
+
+import asyncio
+import os
+
+from mcp.server.mcpserver import MCPServer
+
+from coatcheck.server import TaskContext, TaskPolicy, Tasks, TaskServer
+
+HOLDING = "Holding"
+QUICK = TaskPolicy(poll_interval=0.02)
+
+server = TaskServer("cli", version="1.2", task=QUICK)
+extension = Tasks(default=QUICK)
+extended = MCPServer("extended", extensions=[extension], lifespan=extension.lifespan)
+plain = MCPServer("plain")
+
+
+@server.tool()
+@plain.tool()
+async def process() -> int:
+    """Say which process serves this call."""
+    return os.getpid()
+
+
+@server.tool(task="required")
+async def worker() -> int:
+    """Say which process carries out this task."""
+    return os.getpid()
+
+
+@server.tool(task=TaskPolicy("required", resumable=True))
+async def resumable(task: TaskContext) -> list[int]:
+    """Hold at the first attempt; go on at the second."""
+    return await _hold_once(task)
+
+
+@server.tool(task="required")
+async def fragile(task: TaskContext) -> list[int]:
+    """Hold, and do not outlive it."""
+    return await _hold_once(task)
+
+
+@extended.tool()
+@extension.tool("required")
+async def endless(task: TaskContext) -> None:
+    """Hold for ever."""
+    await task.note(HOLDING)
+    await asyncio.Event().wait()
+
+
+async def _hold_once(task: TaskContext) -> list[int]:
+    before = await task.step("before", os.getpid)
+    await task.note(HOLDING)
+    if task.task.attempt == 1:
+        await asyncio.Event().wait()
+    return [before, await task.step("after", os.getpid)]
