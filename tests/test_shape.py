@@ -311,6 +311,8 @@ SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 def _setting(text: str) -> object:
     if text in ("yes", "no"):
         return text == "yes"
+    if text == "none":
+        return None
     number, _, unit = text.partition(" ")
     return timedelta(seconds=float(number) * SECONDS[unit.removesuffix("s")]) if unit else int(number)
 

@@ -23,36 +23,37 @@ from coatcheck.server.tasks import tasks_of
 DEFAULT_ADDRESS = "127.0.0.1:8000"
 
 
+Target = Annotated[str, typer.Argument(help="The server: `module:server`, or `path/to/file.py:server`.")]
+Address = Annotated[str | None, typer.Option(help=f"Serve streamable HTTP at host:port. [default: {DEFAULT_ADDRESS}]")]
+Stdio = Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")]
+_STORE_HELP = (
+    "Where tasks are kept, as `sqlite:///tasks.db`. "
+    "[default: what the server says, else a file in the user's state folder]"
+)
+StoreURL = Annotated[str | None, typer.Option(help=_STORE_HELP, envvar=STORE_VARIABLE)]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that serve and run tasks, on one store.")]
+_CONCURRENCY_HELP = (
+    "Tasks a process runs at once; 0 leaves them to others on the store. [default: what the server says, else 10000]"
+)
+Concurrency = Annotated[int | None, typer.Option(min=0, help=_CONCURRENCY_HELP)]
+Path = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
+_LENIENT_HELP = "Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."
+LenientHeaders = Annotated[bool, typer.Option("--lenient-headers", help=_LENIENT_HELP)]
+Format = Annotated[LogFormat, typer.Option(help="How to log, on stderr.")]
+Level = Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")]
+
+
 def serve(
-    target: Annotated[str, typer.Argument(help="The server: `module:server`, or `path/to/file.py:server`.")],
-    http: Annotated[
-        str | None, typer.Option(help=f"Serve streamable HTTP at host:port. [default: {DEFAULT_ADDRESS}]")
-    ] = None,
-    stdio: Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")] = False,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Where tasks are kept, as `sqlite:///tasks.db`. [default: what the server says, else a file in the "
-            "user's state folder]",
-            envvar=STORE_VARIABLE,
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that serve and run tasks, on one store.")] = 1,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Tasks a process runs at once; 0 leaves them to others on the store. "
-            "[default: what the server says, else 10000]",
-        ),
-    ] = None,
-    path: Annotated[str, typer.Option(help="Path of the HTTP endpoint.")] = "/mcp",
-    lenient_headers: Annotated[
-        bool,
-        typer.Option("--lenient-headers", help="Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."),
-    ] = False,
-    log_format: Annotated[LogFormat, typer.Option(help="How to log, on stderr.")] = LogFormat.TEXT,
-    log_level: Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")] = "info",
+    target: Target,
+    http: Address = None,
+    stdio: Stdio = False,
+    store: StoreURL = None,
+    workers: Workers = 1,
+    concurrency: Concurrency = None,
+    path: Path = "/mcp",
+    lenient_headers: LenientHeaders = False,
+    log_format: Format = LogFormat.TEXT,
+    log_level: Level = "info",
 ) -> None:
     """Serve an MCP server's tools, with tasks.
 
