@@ -13,7 +13,20 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from benchmarks import cancel, creates, done, idle, memory, reads, size, wake
+from benchmarks import (
+    cancel,
+    creates,
+    done,
+    idle,
+    memory,
+    reads,
+    server_calls,
+    server_hold,
+    server_moments,
+    server_tasks,
+    size,
+    wake,
+)
 from benchmarks.children import ROOT
 from benchmarks.line import Line, Settings
 from benchmarks.machine import fdatasync_p50_us, this_machine
@@ -29,6 +42,10 @@ BENCHMARKS: dict[str, tuple[Callable[[Settings], list[Line]], str]] = {
     "wake": (wake.run, "from a commit in one process to the waiter in another"),
     "memory": (memory.run, "resident memory per waiting client, and per waiting task"),
     "idle": (idle.run, "processor time of a worker with nothing to do"),
+    "server-tasks": (server_tasks.run, "tasks over HTTP, against FastMCP's: finished, round trip, polls"),
+    "server-calls": (server_calls.run, "plain tool calls over HTTP, against the SDK alone"),
+    "server-hold": (server_hold.run, "10,000 sleeping tasks in one process: memory, polls, their end"),
+    "server-moments": (server_moments.run, "time to cancel and to start, against FastMCP (no target)"),
     "size": (size.run, "a read among 1,000,000 rows, against one among 1,000"),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 import msgspec
 
-from benchmarks.line import Round
+from benchmarks.line import Round, percentile
 
 CALLERS = 32
 _TURNS = 4
@@ -20,13 +20,16 @@ class Spent(msgspec.Struct, frozen=True):
     operations: int
     seconds: float
     cpu_seconds: float
-    """Processor time of all threads of this process."""
+    """Processor time of all threads of the process that did it."""
+    latencies: tuple[float, ...] = ()
+    """The seconds each took, where that was noted."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
             self.operations + other.operations,
             self.seconds + other.seconds,
             self.cpu_seconds + other.cpu_seconds,
+            self.latencies + other.latencies,
         )
 
     @property
@@ -40,6 +43,10 @@ class Spent(msgspec.Struct, frozen=True):
     @property
     def cpu_microseconds(self) -> float:
         return self.cpu_seconds / self.operations * 1e6
+
+    @property
+    def p50_ms(self) -> float:
+        return percentile(self.latencies, 50) * 1e3
 
 
 Turn = Callable[[], Awaitable[Spent]]
@@ -58,7 +65,9 @@ async def together(callers: Sequence[Coroutine[None, None, None]]) -> None:
             group.create_task(caller)
 
 
-async def alternate(rounds: int, ours: Turn, rival: Turn, figure: Callable[[Spent], float]) -> list[Round]:
+async def alternate(
+    rounds: int, ours: Turn, rival: Turn, figure: Callable[[Spent], float], turns: int = _TURNS
+) -> list[Round]:
     """Let both take several short turns in every round, each going first in every other one.
 
     The shorter the turns, the more likely it is that a disturbance hits both sides alike.
@@ -66,7 +75,7 @@ async def alternate(rounds: int, ours: Turn, rival: Turn, figure: Callable[[Spen
     found: list[Round] = []
     for _ in range(rounds):
         own = theirs = _NOTHING
-        for number in range(_TURNS):
+        for number in range(turns):
             if number % 2:
                 theirs += await rival()
                 own += await ours()

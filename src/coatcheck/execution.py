@@ -178,8 +178,14 @@ class Execution:
                     self._context.learn(await engine.report(self.task, renewed))
             except (Refused, TaskNotFound):
                 break
-            except StoreError as error:
-                logger.error("The lease of task %s is not renewed yet: %s", self.task.id, error)
+            except Exception as error:  # whatever it is: a job without its keeper would run on for ever
+                known = isinstance(error, StoreError)
+                logger.error(
+                    "The lease of task %s is not renewed yet: %s",
+                    self.task.id,
+                    error,
+                    exc_info=None if known else error,
+                )
                 await asyncio.sleep(_RETRY_SECONDS)
         self.stop()
 

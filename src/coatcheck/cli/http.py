@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 
+from coatcheck.cli.protocol import JoiningProtocol
 from coatcheck.errors import InvalidArgument
 from coatcheck.server.http_app import http_app
 from coatcheck.server.tasks import Tasks, tasks_of
@@ -57,10 +58,11 @@ def serve_http(server: MCPServer[Any], bound: socket.socket, path: str, *, is_al
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=JoiningProtocol,
         ws="none",
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # nothing here asks who the peer is
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     http = HTTPServer(config, tasks)

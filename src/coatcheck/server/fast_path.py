@@ -51,6 +51,8 @@ class FastPath:
         self._app, self._server, self._tasks = app, server, tasks
         self._security = TransportSecurityMiddleware(server.session_manager.security_settings)
         self._known = tuple({type(middleware) for middleware in MCPServer("any").middleware})
+        self._looked_at: list[Any] = []
+        self._has_no_other = False
         self._trusted: set[tuple[bytes | None, ...]] = set()
         self._meta: dict[str, Any] = {SERVER_INFO_META_KEY: server.session_manager.app.server_info_stamp}
         clients = Clients()
@@ -62,7 +64,7 @@ class FastPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _single(scope["headers"]) if scope["type"] == "http" and scope["method"] == "POST" else {}
         shortcut = self._shortcuts.get(headers.get(b"mcp-method"))
-        if shortcut and await self._is_plain(scope, headers):
+        if shortcut and shortcut.knows(headers.get(b"mcp-name", b"")) and await self._is_plain(scope, headers):
             messages = await read_body(receive, _MOST_BYTES)
             if answer := await self._answer(shortcut, headers, messages):
                 await _respond(send, answer)
@@ -79,7 +81,7 @@ class FastPath:
             or b"text/event-stream" not in accept
             or not self._tasks.may_shorten
             or not is_anonymous()
-            or any(not self._is_ours(middleware) for middleware in self._server.middleware)
+            or not self._is_unobserved()
         ):
             return False
         origin = (headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type"))
@@ -91,8 +93,14 @@ class FastPath:
             self._trusted.add(origin)
         return True
 
-    def _is_ours(self, middleware: Any) -> bool:
-        return isinstance(middleware, self._known) or middleware == self._tasks.middleware
+    def _is_unobserved(self) -> bool:
+        """Whether the author has no middleware, which would want to see every request."""
+        middleware = self._server.middleware
+        if middleware != self._looked_at:
+            self._looked_at = list(middleware)
+            ours = self._tasks.middleware
+            self._has_no_other = all(isinstance(one, self._known) or one == ours for one in middleware)
+        return self._has_no_other
 
     async def _answer(self, shortcut: Shortcut, headers: dict[bytes, bytes], messages: list[Message]) -> bytes | None:
         if messages[-1]["type"] != "http.request" or messages[-1].get("more_body", False):

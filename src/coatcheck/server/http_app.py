@@ -10,7 +10,6 @@ from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from mcp.server.mcpserver import MCPServer
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -35,7 +34,7 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
 
     def answer(endpoint: ASGIApp) -> ASGIApp:
         chosen = _Choice(endpoint, streaming.handle_request)
-        return FastPath(chosen, server, tasks) if tasks else chosen
+        return FastPath(chosen, server, tasks) if tasks and app.user_middleware else chosen
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -43,8 +42,12 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
             yield
 
     routes = replaced(app.router.routes, server, answer)
-    middleware = [Middleware(_TrimmedHeaders), *app.user_middleware]
-    return Starlette(debug=app.debug, routes=routes, middleware=middleware, lifespan=lifespan)
+    made = _App(debug=app.debug, routes=routes, middleware=app.user_middleware, lifespan=lifespan)
+    if tasks and not app.user_middleware:
+        # Nobody has to be authenticated, so the shorter way can begin before the first turn.
+        path = options.get("streamable_http_path", "/mcp")
+        made.first = _At(path, FastPath(made.first, server, tasks), made.first)
+    return made
 
 
 def replaced(routes: list[BaseRoute], server: MCPServer[Any], answer: Answer) -> list[BaseRoute]:
@@ -83,13 +86,25 @@ def _asks_for_progress(messages: list[Message]) -> bool:
     return b"progressToken" in body
 
 
-class _TrimmedHeaders:
+class _App(Starlette):
     """Takes the blanks off the ends of header values, which one of uvicorn's parsers leaves there."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.first: ASGIApp = super().__call__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and any(value[-1:] in (b" ", b"\t") for _, value in scope["headers"]):
             scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
-        await self._app(scope, receive, send)
+        await self.first(scope, receive, send)
+
+
+class _At:
+    """One application at a path, another everywhere else, wherever both are mounted."""
+
+    def __init__(self, path: str, there: ASGIApp, elsewhere: ASGIApp) -> None:
+        self._path, self._there, self._elsewhere = path, there, elsewhere
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_there = scope["type"] == "http" and scope["path"] == scope.get("root_path", "") + self._path
+        await (self._there if is_there else self._elsewhere)(scope, receive, send)

@@ -35,8 +35,12 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Shortcut(Protocol):
+    def knows(self, name: bytes) -> bool:
+        """Whether it is worth a look, by what the Mcp-Name header says."""
+        ...
+
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
-        """Return the result, with `meta` in it; None: let the SDK answer. `name` is what the Mcp-Name header says."""
+        """Return the result, with `meta` in it; None: let the SDK answer."""
         ...
 
 
@@ -81,6 +85,9 @@ class Polls:
         self._tasks, self._clients = tasks, clients
         self._read = msgspec.json.Decoder(_PollParams).decode
 
+    def knows(self, name: bytes) -> bool:
+        return True
+
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
         poll = self._read(params)
         if name != poll.task_id.encode() or not self._clients.accepts_tasks(poll.meta):
@@ -103,6 +110,9 @@ class HandIns:
         self._tasks, self._clients = tasks, clients
         self._read = msgspec.json.Decoder(_CallParams).decode
         self._read_arguments = msgspec.json.Decoder(dict[str, Any]).decode
+
+    def knows(self, name: bytes) -> bool:
+        return name.decode("latin-1") in self._tasks.simple_tools
 
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
         call = self._read(params)
