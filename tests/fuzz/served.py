@@ -1,0 +1,143 @@
+"""The servers under fire, and the tasks that are there when it begins."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Annotated, Any
+
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.mcpserver import Context, Elicit, Resolve
+from pydantic import AnyHttpUrl, BaseModel
+from starlette.applications import Starlette
+
+from coatcheck import Engine, Policy, Task, Terms
+from coatcheck.answers import elicitation_answer, request_of
+from coatcheck.lifecycle import Completed, Failed, InputRequested
+from coatcheck.payload import encode
+from coatcheck.server import TaskServer
+from coatcheck.task import Failure
+from tests.fuzz.messages import Targets
+
+SECRET = "cf83e1357eefb8bd-secret"
+"""Is in every task that its attackers may not see, and in nothing they send."""
+DAY = timedelta(days=1)
+POLICY = Policy(ttl=DAY, max_ttl=7 * DAY, lease=DAY, patience=7 * DAY, quota=40)
+USERS = {"token-of-alice": "alice", "token-of-bob": "bob"}
+WORKER = "a worker elsewhere"
+_CONTENT = {"type": "object", "required": ["number"], "properties": {"number": {"type": "integer"}}}
+
+
+class Number(BaseModel):
+    number: int
+
+
+class Verifier:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        user = USERS.get(token)
+        return AccessToken(token=token, client_id="client", scopes=[], subject=user) if user else None
+
+
+def a_server(store: str, *, is_authenticated: bool = False) -> TaskServer:
+    options: dict[str, Any] = {}
+    if is_authenticated:
+        issuer = AnyHttpUrl("https://issuer.example")
+        options = {"token_verifier": Verifier(), "auth": AuthSettings(issuer_url=issuer, resource_server_url=None)}
+    made = TaskServer("fuzz", store=store, policy=POLICY, max_unfinished=300, log_level="ERROR", **options)
+    made.add_tool(take, task="optional")
+    made.add_tool(ask, task="optional")
+    made.add_tool(must, task="required")
+    made.add_tool(named, task="required")
+    made.add_tool(plain)
+    return made
+
+
+async def take(value: Any = None) -> str:
+    return "taken"
+
+
+async def ask(ctx: Context, value: Any = None) -> str:
+    await ctx.elicit("Which number?", Number)
+    return "asked"
+
+
+def must(value: str, count: int = 1) -> dict[str, Any]:
+    return {"value": value, "count": count}
+
+
+def ask_for_number() -> Elicit[Number]:
+    return Elicit("Which number?", Number)
+
+
+async def named(number: Annotated[Number, Resolve(ask_for_number)], value: Any = None) -> str:
+    return f"{number.number}"
+
+
+def plain(value: str) -> str:
+    return value
+
+
+def owner(user: str | None) -> str | None:
+    """Return a user as an owner: the SDK's principal of client, issuer and subject."""
+    return None if user is None else f'["client",null,"{user}"]'
+
+
+@asynccontextmanager
+async def running(app: Starlette) -> AsyncGenerator[Starlette]:
+    async with app.router.lifespan_context(app):
+        yield app
+
+
+async def a_task(engine: Engine, user: str | None, secret: str = "", ttl: timedelta = DAY) -> Task:
+    """Submit a task that no worker of ours takes."""
+    arguments, meta = {"value": f"argument {secret}"}, {"note": secret}
+    return await engine.submit("elsewhere", arguments, owner=owner(user), terms=Terms(ttl=ttl), meta=meta)
+
+
+async def a_held_task(engine: Engine, user: str | None, secret: str = "") -> Task:
+    return (await engine.claim([await a_task(engine, user, secret)], WORKER))[0]
+
+
+async def an_asking_task(engine: Engine, user: str | None, secret: str = "") -> Task:
+    held = await a_held_task(engine, user, secret)
+    params = {"message": f"question {secret}", "requestedSchema": _CONTENT}
+    question = request_of("elicitation/create", params, elicitation_answer(_CONTENT))
+    return await engine.report(held, InputRequested(1, {"a": question, "b": question}, DAY))
+
+
+async def every_kind(engine: Engine, user: str | None, secret: str = "") -> list[Task]:
+    """Return a task of each status, the last three ended."""
+    asking = await an_asking_task(engine, user, secret)
+    waiting, held = await a_task(engine, user, secret), await a_held_task(engine, user, secret)
+    result = {"content": [{"type": "text", "text": f"result {secret}"}], "isError": False, "big": 2**70}
+    return [
+        waiting,
+        held,
+        asking,
+        await engine.report(await a_held_task(engine, user, secret), Completed(1, encode(result))),
+        await engine.report(
+            await a_held_task(engine, user, secret), Failed(1, Failure(message=f"failure {secret}", code=-32000))
+        ),
+        await engine.cancel((await a_task(engine, user, secret)).id, owner(user), f"reason {secret}"),
+    ]
+
+
+async def populate(engine: Engine, me: str | None, others: list[str]) -> tuple[Targets, list[Task]]:
+    """Return what an attacker has and knows, and the rows that nothing may change."""
+    mine = await every_kind(engine, me)
+    quiet = await every_kind(engine, me, SECRET)
+    foreign = [task for other in others for task in await every_kind(engine, other, SECRET)]
+    expired = await a_task(engine, me, SECRET, timedelta(microseconds=1))
+    targets = Targets(
+        open=[task.id for task in mine[:3]],
+        ended=[task.id for task in mine[3:]],
+        expired=[expired.id],
+        foreign=[task.id for task in foreign],
+        guessed=[task.id for task in quiet],
+    )
+    return targets, [*mine[3:], *quiet, *foreign]
+
+
+server = a_server("memory://")

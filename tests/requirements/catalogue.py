@@ -1,0 +1,208 @@
+"""What the protocol asks: the extension `io.modelcontextprotocol/tasks` for 2026-07-28, one sentence per entry.
+
+S: the specification, row by row. T: sentences of its text that have no row. ER: where the published extension differs
+from the early text. R: where generations of tasks differ, as decided here. C: the official conformance scenarios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["MUST", "SHOULD", "MAY"]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    id: str
+    level: Level
+    says: str
+    who: Literal["server", "client"] = "server"
+    excluded: str = ""
+    """Why no test of the server shows it."""
+
+    @property
+    def is_shown_by_tests(self) -> bool:
+        return not self.excluded
+
+
+def _must(row: str, says: str) -> Requirement:
+    return Requirement(row, "MUST", says)
+
+
+def _should(row: str, says: str) -> Requirement:
+    return Requirement(row, "SHOULD", says)
+
+
+def _may(row: str, says: str) -> Requirement:
+    return Requirement(row, "MAY", says)
+
+
+def _client(row: str, level: Level, says: str) -> Requirement:
+    return Requirement(row, level, says, "client", "It is for clients to do; a server can neither do nor see it.")
+
+
+def _elsewhere(row: str, level: Level, says: str, reason: str) -> Requirement:
+    return Requirement(row, level, says, excluded=reason)
+
+
+_OLD = "It is about 2025-11-25, which this server does not serve tasks for."
+
+SPECIFICATION = (
+    _must("S-001", "The extension is called io.modelcontextprotocol/tasks, and its settings are an empty object."),
+    _must("S-002", "What a client can do is read from the _meta of each request."),
+    _must("S-003", "A server declares the extension under capabilities.extensions of server/discover."),
+    _must("S-004", "What a client declared in an earlier request does not count."),
+    _must("S-005", "The server alone decides, call by call, whether there is a task; to declare is not to ask."),
+    _must("S-006", "A client that did not declare the extension is never given a CreateTaskResult."),
+    _client("S-007", "MUST", "A declaring client handles a result and a task alike."),
+    _client("S-008", "MUST", "A task in answer to a request that cannot be one is an invalid response."),
+    _must("S-009", "A tool that can only be a task is refused to others with -32021, naming the extension in data."),
+    _must("S-010", "Only tools/call becomes a task."),
+    _must("S-011", 'resultType is "task" on a CreateTaskResult and on nothing else.'),
+    _must("S-012", "A task has taskId, status, createdAt, lastUpdatedAt and ttlMs, and may have the two others."),
+    _must("S-013", "Times are ISO 8601."),
+    _must("S-014", "A status is one of five."),
+    _must("S-015", "inputRequests, result and error come with their status; working and cancelled have none."),
+    _must("S-016", "There is no result on a failed task and no error on a completed one."),
+    _must("S-017", "CreateTaskResult is flat: the task's fields stand beside resultType."),
+    _must("S-018", "A CreateTaskResult is sent only when tasks/get would resolve."),
+    _may("S-019", "A task starts as working, or in another status."),
+    _should("S-020", "Questions before the task are settled by multi-round-trip on the call itself."),
+    _must("S-021", "tasks/get takes a taskId."),
+    _client("S-022", "SHOULD", "Poll no more often than pollIntervalMs."),
+    _client("S-023", "MAY", "Read pollIntervalMs anew with each poll."),
+    _may("S-024", "A server may limit those who poll faster than asked."),
+    _client("S-025", "SHOULD", "Poll until the task is terminal or cancelled."),
+    _client("S-026", "SHOULD", "Keep task ids where they survive a crash."),
+    _must("S-027", "A working task is answered with the task."),
+    _must("S-028", "A task that needs input is answered with all outstanding requests."),
+    _must("S-029", "A completed task is answered with its result."),
+    _must("S-030", "A failed task is answered with its error."),
+    _must("S-031", "A cancelled task is answered with the task."),
+    _must("S-032", 'The resultType of tasks/get is "complete".'),
+    _client("S-033", "MAY", "Give a task up after createdAt + ttlMs."),
+    _may("S-034", "A server may delete a task some time after its ttl."),
+    _may("S-035", "ttlMs may change."),
+    _must("S-036", "tasks/update takes a taskId and inputResponses."),
+    _must("S-037", "A key of inputRequests is used once in the life of a task."),
+    _must("S-038", "A request that is not answered stands in every poll."),
+    _client("S-039", "SHOULD", "Do not put the same question to a person twice."),
+    _should("S-040", "An answer to a key that was never issued is ignored."),
+    _should("S-041", "An answer to a key that has been answered is ignored."),
+    _should("S-042", "An answer to a key that was superseded is ignored."),
+    _may("S-043", "Some of the answers may come first; the task still needs input then."),
+    _must("S-044", 'tasks/update is acknowledged with an empty result of resultType "complete".'),
+    _should("S-045", "tasks/update of an unknown task is -32602."),
+    _client("S-046", "MUST", "Treat questions of a task like questions asked directly."),
+    _must("S-047", 'tasks/cancel is acknowledged with an empty result of resultType "complete".'),
+    _may("S-048", "Cancellation is cooperative: work that was done first keeps its outcome."),
+    _must("S-049", "notifications/cancelled does not cancel a task."),
+    _client("S-050", "MAY", "Forget a task once its cancellation is sent."),
+    _should("S-051", "tasks/cancel of an unknown task is -32602."),
+    _must("S-052", "notifications/tasks carries the whole task."),
+    _must("S-053", "subscriptions/listen takes notifications.taskIds."),
+    _must("S-054", "The acknowledgement names the tasks that were accepted; unknown and foreign ones are left out."),
+    _must("S-055", "taskIds without the capability are refused with -32021."),
+    _must("S-056", "A notification says what tasks/get would say at that moment."),
+    _must("S-057", "notifications/progress and notifications/message are not sent on a stream for tasks."),
+    _may("S-058", "Who does not listen can do with polling alone."),
+    _must("S-059", "Over HTTP, Mcp-Name repeats the taskId on get, update and cancel."),
+    _must("S-060", "Over HTTP, Mcp-Method repeats the method."),
+    _must("S-061", "tasks/get of an unknown task is -32602."),
+    _must("S-062", "What goes wrong inside is -32603."),
+    _must("S-063", "get, update and cancel are refused with -32021 to clients that did not declare the extension."),
+    _may("S-064", "An expired task is not found."),
+    _must("S-065", "failed is for JSON-RPC errors only, always with the error, and with a statusMessage."),
+    _must("S-066", "A result with isError is a completed task."),
+    _must("S-067", "No other use is made of what is reserved: tasks/, notifications/tasks/, the label."),
+    _must("S-068", "Task ids cannot be guessed."),
+    _must("S-069", "Who asks is checked on every request."),
+    _must("S-070", "There is no tasks/list."),
+    _client("S-071", "MAY", "Poll inside a call and return the final result only."),
+    _must("S-072", "On 2026-07-28 nothing of 2025-11-25 counts: not its capability, its methods or its task param."),
+    _must("S-073", "A stream begins with its acknowledgement, tags every message, and is ended as agreed."),
+)
+
+TEXT = (
+    _must("T-01", "A task carries all its outstanding requests and nothing that was answered."),
+    _should("T-02", "Error messages say what is wrong."),
+    _must("T-03", "A task's result is what the call itself would have returned."),
+    _must("T-04", "A task's error is the error the call itself would have returned."),
+    _may("T-05", "A server may answer a call directly although the tool can be a task."),
+    _may("T-06", "statusMessage may tell how far the work is."),
+    _may("T-07", "An id is enough to see a task where callers have no identity."),
+    _must("T-08", "ttlMs is there even if it is null."),
+)
+
+ERRATA = (
+    _must("ER-1", "The code for a missing capability is -32021, not -32003."),
+    _must("ER-2", 'get, update and cancel say "complete" whatever the status.'),
+    _must("ER-3", "The owner is checked on get, update, cancel and listen, not only when a task is made."),
+    _must("ER-4", "Answers are validated against the schema of their question."),
+    _must("ER-5", "Notifications carry the detailed task."),
+    _must("ER-6", "Milliseconds are integers."),
+    _must("ER-7", "A header that contradicts the body is -32020, an unknown version -32022; both with HTTP 400."),
+)
+
+RESOLUTIONS = (
+    _must("R-01", "isError: completed."),
+    _must("R-02", "A JSON-RPC error that was raised: failed, with its code, message and data."),
+    _must("R-03", "Another exception does in a task what it does in a plain call, its details masked."),
+    _must("R-04", "Cancelling a finished task is acknowledged."),
+    _must("R-05", "A task is cancelled before its cancellation is acknowledged."),
+    _must("R-06", "tasks/list is -32601."),
+    _must("R-07", "tasks/result is -32601."),
+    _must("R-08", "One policy per tool: forbidden, optional or required, and promote_after."),
+    _must("R-09", "A required tool is refused with -32021 to clients without tasks."),
+    _must("R-10", "The owner is the principal: issuer, client and subject; else whoever has the id."),
+    _must("R-11", "An id has at least 128 random bits."),
+    _must("R-12", "A lifetime starts at creation, and ttlMs tells when it was made longer."),
+    _must("R-13", "An hour unless asked otherwise, a day at most; unlimited only if the operator allows it."),
+    _must("R-14", "Two seconds between polls unless the tool says otherwise."),
+    _must("R-15", "expired is not a status: such a task is not found."),
+    _must("R-16", "No names of the old generation on the wire."),
+    _must("R-17", "No related-task in the _meta of a result."),
+    _must("R-18", "notifications/tasks only for ids that were accepted."),
+    _must("R-19", "Progress is told in statusMessage."),
+    _must("R-20", "Input is asked through inputRequests and answered through tasks/update."),
+    _elsewhere("R-21", "MAY", "Input for the host program goes through a local API.", "It is not on the wire."),
+    _must("R-22", "Prompts and resources are never tasks."),
+    _elsewhere("R-23", "MAY", "Questions of an upstream are matched to calls.", "It is about proxies."),
+    _elsewhere("R-24", "MAY", "An upstream that is lost fails what depends on it.", "It is about proxies."),
+    _must("R-25", "Work survives the connection it was asked on."),
+    _must("R-26", "Every transition is pushed."),
+    _must("R-27", "Unknown, foreign and expired tasks are refused in the same words."),
+    _elsewhere("R-28", "MUST", "A bad cursor is -32602.", _OLD),
+    _must("R-29", "A task starts as working, and says if it waits for a worker."),
+    _elsewhere("R-30", "MUST", "A local call is synchronous unless a task is asked for.", "It is not on the wire."),
+)
+
+CONFORMANCE = (
+    _must("C-001", "The capability stands under extensions, not at the top."),
+    _must("C-002", "-32021 for get, update and cancel without the capability."),
+    _must("C-003", "Opting in is per request."),
+    _must("C-004", "A create result is flat, without a nested task."),
+    _must("C-005", 'A direct answer is "complete" and has no taskId.'),
+    _must("C-006", "A completed task has its result inlined."),
+    _must("C-007", "isError is completed."),
+    _must("C-008", "A protocol error is failed, with error and without result."),
+    _must("C-009", "A cancellation's acknowledgement is empty."),
+    _must("C-010", "Cancelling a finished task is acknowledged again."),
+    _must("C-011", "Slow work settles in cancelled."),
+    _must("C-012", "inputRequests is present in input_required."),
+    _must("C-013", "Partial answers keep the remainder."),
+    _must("C-014", "There is no requestState on tasks."),
+    _must("C-015", "No ttl, no pollInterval."),
+    _must("C-016", "Integer milliseconds."),
+    _must("C-017", "A task is kept for its ttl."),
+    _must("C-018", "No related-task in an inlined result."),
+    _must("C-019", "tasks/result and tasks/list are -32601."),
+    _must("C-020", "A legacy task param is tolerated."),
+    _must("C-021", "A poll right after creation resolves."),
+    _must("C-022", "Wrong or missing Mcp-Name or Mcp-Method is -32020."),
+    _must("C-023", "Multi-round-trip, then a task, on one call."),
+    _must("C-024", "Push, which the suite skips."),
+)
+
+CATALOGUE = (*SPECIFICATION, *TEXT, *ERRATA, *RESOLUTIONS, *CONFORMANCE)
