@@ -1,5 +1,7 @@
 """Everything that can be refused. Wire error codes live in the dialects, not here."""
 
+_LONGEST_REASON = 300
+
 
 class CoatcheckError(Exception):
     """Base of every error this library raises on purpose."""
@@ -13,6 +15,8 @@ class InvalidAnswer(InvalidArgument):
     """An answer does not fit its question, which stays open."""
 
     def __init__(self, key: str, reason: str) -> None:
+        if len(reason) > _LONGEST_REASON:  # it may quote all of what came in
+            reason = f"{reason[:_LONGEST_REASON]}…"
         super().__init__(f"The answer to {key!r} does not fit the question: {reason}. The question is still open.")
         self.key, self.reason = key, reason
 

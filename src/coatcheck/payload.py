@@ -24,9 +24,10 @@ def encode(value: Any) -> Payload:
     if isinstance(value, msgspec.Raw):
         return value
     try:
-        return Payload(_encoder.encode(value))
-    except UnicodeEncodeError:
-        return Payload(_encoder.encode(_without_surrogates(msgspec.to_builtins(value))))
+        try:
+            return Payload(_encoder.encode(value))
+        except UnicodeEncodeError:
+            return Payload(_encoder.encode(_without_surrogates(msgspec.to_builtins(value))))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"This value has no JSON form: {error}") from error
 

@@ -10,10 +10,8 @@ import re
 from typing import cast
 
 from anyio import ClosedResourceError
-from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from starlette.requests import ClientDisconnect
 
-from coatcheck.errors import Refused, TaskNotFound
 from tests.fuzz.asgi import Answer
 from tests.fuzz.messages import Message
 
@@ -55,44 +53,12 @@ _STATE_OF_A_NOTIFICATION = re.compile(r"notification handler for 'tools/call' ra
 """On stdio, a `tools/call` without an id and with a bad `requestState` is logged as a fault of the server."""
 
 
-# Ours, to be mended
-
-_TOO_DEEP = re.compile(r"_without_surrogates.*RecursionError", re.DOTALL)
-_LISTEN_WITHOUT_AN_ID = re.compile(r"notification handler for 'subscriptions/listen' raised")
-_CRASH_OF_THE_STOPPED = re.compile(r"(LeaseLost|AlreadyFinished|TaskNotFound): .*UnexpectedToolError", re.DOTALL)
-_KNOWN_ENTRIES = (
-    _GONE,
-    _STATE_OF_A_NOTIFICATION,
-    _NOT_ASCII,
-    _TOO_DEEP,
-    _LISTEN_WITHOUT_AN_ID,
-    _CRASH_OF_THE_STOPPED,
-)
-
-
-def is_answered_too_gladly(message: Message, expected: Answer, got: Answer) -> bool:
-    """The fast path answers what the SDK refuses: it does not look into what it skips, nor closely at Accept."""
-    is_unseen = b"Parse error" in expected.body or b'"progressToken":null' in message.body or not _is_text(message.body)
-    return got.status == 200 and (is_unseen or expected.status in (406, 413))
-
-
-def _is_text(body: bytes) -> bool:
-    return body.decode(errors="ignore").encode() == body
-
-
-def is_too_deep(message: Message, answer: Answer) -> bool:
-    """What is deep and has half a surrogate pair in it cannot be written, and is said to be our fault."""
-    return b"\\ud800" in message.body and b'"message":"Internal server error"' in answer.body
-
-
-def is_crash_of_the_stopped(error: BaseException | None) -> bool:
-    """A body that is refused something because its task was cancelled has not crashed, but is said to have."""
-    return isinstance(error, UnexpectedToolError) and isinstance(error.__cause__, Refused | TaskNotFound)
+_KNOWN_ENTRIES = (_GONE, _STATE_OF_A_NOTIFICATION, _NOT_ASCII)
 
 
 def is_known(message: Message, answer: Answer) -> bool:
     """Whether an answer is wrong in a way we know."""
-    faults = (is_gone, is_ended_session, is_misspelt_name, is_too_deep)
+    faults = (is_gone, is_ended_session, is_misspelt_name)
     return any(fault(message, answer) for fault in faults)
 
 
@@ -100,14 +66,12 @@ def is_known_error(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    is_of_the_sdk = isinstance(error, ClientDisconnect | ClosedResourceError) or is_not_ascii(error)
-    return is_of_the_sdk or isinstance(error, RecursionError) or is_crash_of_the_stopped(error)
+    return isinstance(error, ClientDisconnect | ClosedResourceError) or is_not_ascii(error)
 
 
 def is_known_difference(message: Message, expected: Answer, got: Answer) -> bool:
     # How deep is too deep depends on how deep the stack is already, so there the two may differ.
-    is_at_the_limit = any(b"recursion depth" in answer.body for answer in (expected, got))
-    return is_at_the_limit or is_answered_too_gladly(message, expected, got)
+    return any(b"recursion depth" in answer.body for answer in (expected, got))
 
 
 def unknown_errors(said: bytes) -> list[str]:

@@ -223,13 +223,6 @@ async def test_work_that_waited_for_its_tool_starts_when_it_comes(server: TaskSe
         assert (await caller.finished(task.id))["result"]["structuredContent"] == {"result": 2}
 
 
-renamed = pytest.mark.xfail(
-    strict=True,
-    reason="Tasks.add takes the second tool's policy, though the SDK keeps the first tool",
-)
-
-
-@pytest.mark.xfail(strict=True, reason="a body cannot be run without what the call's request said: -32603")
 async def test_a_task_handed_in_by_a_program_is_run_like_any_other(server: TaskServer) -> None:
     server.add_tool(late, task=True)
     async with in_memory(server) as caller:
@@ -237,7 +230,6 @@ async def test_a_task_handed_in_by_a_program_is_run_like_any_other(server: TaskS
         assert (await caller.finished(task.id))["status"] == "completed"
 
 
-@renamed
 @pytest.mark.parametrize("is_running", [False, True])
 async def test_a_second_tool_of_the_same_name_changes_nothing_as_in_the_sdk(
     server: TaskServer, is_running: bool, caplog: pytest.LogCaptureFixture

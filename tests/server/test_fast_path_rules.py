@@ -59,7 +59,6 @@ async def test_a_middleware_that_is_added_later_sees_polls_from_then_on(server: 
     assert watching.seen == ["tasks/get"]
 
 
-@pytest.mark.xfail(strict=True, reason="whatever is an instance of the SDK's own middleware passes for it")
 async def test_a_middleware_derived_from_one_of_the_sdks_own_sees_polls(server: TaskServer) -> None:
     seen: list[str] = []
     original: Any = server.middleware[0]
@@ -89,7 +88,6 @@ async def test_an_authors_middleware_may_refuse_polls(server: TaskServer) -> Non
         assert (await caller.get(task_id))["refused"] is True
 
 
-@pytest.mark.xfail(strict=True, reason="polls are read up to 65,536 bytes, whatever max_request_body_size says")
 async def test_a_body_larger_than_the_server_takes_is_refused(server: TaskServer) -> None:
     async with over_http(_with_quick(server), max_request_body_size=500) as caller:
         task_id = (

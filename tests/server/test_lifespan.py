@@ -283,7 +283,6 @@ async def test_the_served_application_of_a_server_without_tasks_is_as_ever() -> 
     assert answer["structuredContent"] == {"result": 2}
 
 
-@pytest.mark.xfail(strict=True, reason="two session managers run, and each enters the server's lifespan")
 async def test_the_served_application_enters_an_authors_lifespan_once() -> None:
     entered: list[str] = []
 

@@ -150,7 +150,6 @@ async def test_a_protocol_error_is_a_failed_task_with_that_very_error(
     assert "result" not in done
 
 
-@pytest.mark.xfail(strict=True, reason="the SDK takes ToolFailed for a crash and masks it; nobody makes it an MCPError")
 @requirement("R-02")
 async def test_a_tool_may_fail_its_task_in_our_words(server: TaskServer) -> None:
     @server.tool(task=True)

@@ -20,16 +20,12 @@ pytestmark = pytest.mark.anyio
 
 PATIENT = TaskPolicy("optional", promote_after=20)
 IMPATIENT = TaskPolicy("optional", promote_after=0.02)
-unframed = pytest.mark.xfail(
-    strict=True, reason="Tasks._direct answers without resultType, so the SDK refuses it: -32603, invalid result"
-)
 
 
 class Name(BaseModel):
     name: str
 
 
-@unframed
 @requirement("R-08", "T-05", "S-011")
 async def test_quick_work_is_answered_directly(server: TaskServer, connect: Connect) -> None:
     @server.tool(task=PATIENT)
@@ -42,7 +38,6 @@ async def test_quick_work_is_answered_directly(server: TaskServer, connect: Conn
     assert "taskId" not in answer
 
 
-@unframed
 @requirement("T-05")
 async def test_a_direct_answer_is_that_of_a_plain_call(server: TaskServer) -> None:
     @server.tool(task=PATIENT)
@@ -59,7 +54,6 @@ async def test_a_direct_answer_is_that_of_a_plain_call(server: TaskServer) -> No
         assert await caller.call("fail") == await other.call("fail")
 
 
-@unframed
 async def test_a_direct_answer_leaves_no_task_behind(server: TaskServer) -> None:
     @server.tool(task=PATIENT)
     async def add(a: int) -> int:

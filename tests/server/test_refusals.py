@@ -211,9 +211,6 @@ async def test_a_client_of_the_old_generation_gets_plain_answers_and_no_task_met
     assert capabilities is None or capabilities.tasks is None
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the refusal asks again whether the extension was declared, which in a handshake it may be"
-)
 @requirement("S-072", "R-09")
 async def test_a_tool_that_must_be_a_task_is_refused_to_the_old_generation(server: TaskServer) -> None:
     @server.tool(task="required")

@@ -66,7 +66,6 @@ async def test_elicit_url_sends_a_person_somewhere(server: TaskServer, connect: 
         assert (await caller.finished(task_id))["result"]["content"][0]["text"] == "accept"
 
 
-@pytest.mark.xfail(strict=True, reason="any action is taken where there is no requestedSchema; the tool then crashes")
 @requirement("ER-4")
 async def test_an_answer_to_elicit_url_must_be_one_of_three(server: TaskServer) -> None:
     @server.tool(task=True)
@@ -298,7 +297,6 @@ async def test_a_task_knows_its_request(server: TaskServer, connect: Connect) ->
     assert found["meta"]["io.example/trace"] == "7"
 
 
-@pytest.mark.xfail(strict=True, reason="the Context of a task is made without the server's subscription bus")
 async def test_a_task_can_tell_listeners_that_something_has_changed(server: TaskServer) -> None:
     @server.tool(task=True)
     async def change(ctx: Context) -> str:

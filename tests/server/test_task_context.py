@@ -175,9 +175,6 @@ async def test_a_tool_may_say_that_its_context_is_not_always_there(server: TaskS
     assert await _text(server, "look", as_task=True) == "True"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a forbidden tool is registered as it is, and the SDK cannot place its TaskContext"
-)
 async def test_a_tool_that_is_never_a_task_may_still_ask_for_a_context(server: TaskServer) -> None:
     @server.tool()
     async def look(task: TaskContext) -> str:
@@ -231,9 +228,6 @@ async def test_a_plain_function_may_ask(server: TaskServer, connect: Connect) ->
         assert (await caller.finished(task_id))["result"]["content"][0]["text"] == "cancel"
 
 
-taken = pytest.mark.xfail(strict=True, reason="the stand-in has a parameter of that name itself")
-
-
 @both_ways
 @pytest.mark.parametrize("name", ["arguments", "name", "function", "tool", "task", "ctx"])
 async def test_an_argument_may_have_any_name(server: TaskServer, name: str, as_task: bool) -> None:
@@ -241,14 +235,12 @@ async def test_an_argument_may_have_any_name(server: TaskServer, name: str, as_t
     assert await _text(server, "echo", as_task=as_task, **{name: "x"}) == "x"
 
 
-@taken
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_an_argument_may_be_called_context(server: TaskServer, is_async: bool) -> None:
     _add_echo(server, "context", is_async=is_async)
     assert await _text(server, "echo", as_task=True, context="x") == "x"
 
 
-@taken
 async def test_an_argument_may_be_called_context_in_a_plain_call(server: TaskServer) -> None:
     _add_echo(server, "context")
     assert await _text(server, "echo", as_task=False, context="x") == "x"

@@ -7,9 +7,8 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 
-import msgspec
-
 from coatcheck.errors import InvalidArgument
+from coatcheck.payload import encode
 
 
 class LogFormat(StrEnum):
@@ -28,7 +27,7 @@ class JSONLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return bytes(encode(line)).decode()
 
 
 def configure_logs(form: LogFormat, level: str) -> None:

@@ -103,10 +103,9 @@ def _write(task: Task, envelope: dict[str, Any]) -> WireTask:
 
 def _result(task: Task) -> Payload | UnsetType:
     """Return the result as the call would have returned it, framed as all results of this generation are."""
-    if task.result is UNSET:
-        return UNSET
-    rest = bytes(task.result)[1:]
-    return Payload(_FRAME + (rest if rest == b"}" else b"," + rest))
+    if task.result is UNSET or not (result := bytes(task.result)).startswith(b"{"):
+        return task.result
+    return Payload(_FRAME + (result[1:] if result == b"{}" else b"," + result[1:]))
 
 
 def _requests(task: Task) -> dict[str, WireRequest] | UnsetType:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
@@ -24,7 +24,9 @@ from coatcheck.context import TaskContext
 from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload, decode
 from coatcheck.server.record import Request, restore_request
+from coatcheck.server.runtime import Running
 
+_USUAL_BYTES = 4096
 _ASKS_AS = "2025-11-25"
 """The version under which the SDK lets a server send requests, which here become a task's questions."""
 _TRANSPORT = TransportContext(kind="task", can_send_request=True)
@@ -33,11 +35,16 @@ _ANSWERS: dict[str, Mapping[str, Any]] = {
     "sampling/createMessage": {"type": "object", "required": ["role", "content", "model"]},
     "roots/list": {"type": "object", "required": ["roots"], "properties": {"roots": {"type": "array"}}},
 }
+_ACTION = {
+    "type": "object",
+    "required": ["action"],
+    "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
+}
 _NO_INPUTS = InputResponseRequestParams()
 
 
 def background_context(
-    server: MCPServer[Any], state: Any, context: TaskContext, given: InputResponseRequestParams | None
+    running: Running, context: TaskContext, given: InputResponseRequestParams | None
 ) -> Context[Any, Any]:
     """Return a `Context` under which the SDK runs a tool as in the request that made the task.
 
@@ -48,25 +55,30 @@ def background_context(
     return Context(
         request_context=ServerRequestContext(
             session=ServerSession(channel, TaskConnection(channel, client_of(request))),
-            lifespan_context=state,
+            lifespan_context=running.state,
             protocol_version=request.protocol_version,
             method="tools/call",
             request_id=context.task.id,
             meta=decode(request.meta),
         ),
-        mcp_server=server,
+        mcp_server=running.server,
+        subscriptions=running.subscriptions,
         input_params=given or _settled(request),
     )
 
 
 def client_of(request: Request) -> Connection:
     """Return who called, as the SDK reads it: made once for all tasks of a client, which says the same each time."""
-    return _client(bytes(request.client_info or b"null"), bytes(request.capabilities or b"null"))
+    info, capabilities = bytes(request.client_info or b"null"), bytes(request.capabilities or b"null")
+    is_usual = len(info) + len(capabilities) <= _USUAL_BYTES  # or anyone could fill the memory with them
+    return _known_client(info, capabilities) if is_usual else _client(info, capabilities)
 
 
-@functools.lru_cache(maxsize=256)
 def _client(client_info: bytes, capabilities: bytes) -> Connection:
     return Connection.from_envelope(_ASKS_AS, decode(Payload(client_info)), decode(Payload(capabilities)))
+
+
+_known_client = functools.lru_cache(maxsize=256)(_client)
 
 
 class TaskConnection(Connection):
@@ -149,7 +161,7 @@ class TaskChannel:
 def _answer(method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if method == "elicitation/create":
         schema = params.get("requestedSchema")
-        return elicitation_answer(schema) if schema is not None else {"type": "object", "required": ["action"]}
+        return elicitation_answer(schema) if schema is not None else _ACTION
     return _ANSWERS.get(method)
 
 

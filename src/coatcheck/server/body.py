@@ -7,22 +7,23 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult, InputResponseRequestParams, TextContent
+from pydantic_core import PydanticSerializationError
 
 from coatcheck.context import TaskContext
-from coatcheck.errors import ToolFailed
-from coatcheck.payload import Payload
+from coatcheck.errors import Refused, TaskNotFound, ToolFailed
+from coatcheck.payload import Payload, encode
 from coatcheck.server.background import TaskChannel, background_context, inputs
+from coatcheck.server.runtime import Running
 from coatcheck.server.stand_in import running
 from coatcheck.tool import Outcome
 
 logger = logging.getLogger("coatcheck")
 
 
-async def run_body(server: MCPServer[Any], state: Any, context: TaskContext, arguments: Mapping[str, Any]) -> Outcome:
+async def run_body(served: Running, context: TaskContext, arguments: Mapping[str, Any]) -> Outcome:
     """Run the tool of a task and return its `CallToolResult`, encoded.
 
     Raises:
@@ -33,8 +34,8 @@ async def run_body(server: MCPServer[Any], state: Any, context: TaskContext, arg
     given: InputResponseRequestParams | None = None
     try:
         while True:
-            sdk_context = background_context(server, state, context, given)
-            result = await server.call_tool(call.tool, dict(arguments), sdk_context)
+            sdk_context = background_context(served, context, given)
+            result = await served.server.call_tool(call.tool, dict(arguments), sdk_context)
             if isinstance(result, CallToolResult):
                 break
             # What it asks by multi-round-trip now is asked of the task's caller.
@@ -42,6 +43,8 @@ async def run_body(server: MCPServer[Any], state: Any, context: TaskContext, arg
     except MCPError as error:
         raise ToolFailed(error.message, error.code, error.data) from error
     except ToolError as error:
+        if isinstance(error.__cause__, Refused | TaskNotFound):  # the task was taken away while the body ran
+            raise error.__cause__ from error
         if isinstance(error, UnexpectedToolError):
             logger.error("Tool %r crashed in task %s", call.tool, context.task.id, exc_info=error)
         result = CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
@@ -62,4 +65,7 @@ async def _answers(context: TaskContext, result: InputRequiredResult) -> dict[st
 
 def write_result(result: CallToolResult) -> Payload:
     """Encode a result as it is kept: without the fields by which one protocol generation frames it."""
-    return Payload(result.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"}).encode())
+    try:
+        return Payload(result.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"}).encode())
+    except PydanticSerializationError:  # half a surrogate pair, which a plain call would have carried
+        return encode(result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}))

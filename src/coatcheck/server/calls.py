@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.mcpserver import require_client_extension
 from mcp.server.mcpserver.tools import Tool as SDKTool
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import X_MCP_HEADER_KEY
@@ -19,7 +18,7 @@ from coatcheck.dialects.v2026 import EXTENSION, INTERNAL_ERROR, plain, write_cre
 from coatcheck.errors import CoatcheckError
 from coatcheck.payload import Payload, decode, encode
 from coatcheck.server.body import run_body
-from coatcheck.server.failures import as_protocol_errors
+from coatcheck.server.failures import as_protocol_errors, missing_tasks
 from coatcheck.server.identity import owner_of
 from coatcheck.server.methods import VERSIONS, RequestContext
 from coatcheck.server.offer import Caller, Offer, offer
@@ -27,7 +26,7 @@ from coatcheck.server.plain_context import PlainContext
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.record import read_request
 from coatcheck.server.runtime import Runtime
-from coatcheck.server.stand_in import HandedIn, handing_in, running, stand_in
+from coatcheck.server.stand_in import HandedIn, handing_in, running, stand_in, takes_context
 from coatcheck.task import NOTHING, Status, Task
 from coatcheck.tool import Outcome, Tool
 
@@ -45,7 +44,7 @@ class Calls:
         """Return what to register with the server under `name` in place of `function`."""
         self.remove(name)
         if policy.mode == "forbidden":
-            return function
+            return stand_in(function, name) if takes_context(function) else function
         self.policies[name] = policy
         if self._runtime.is_running and (worker := self._runtime.running.worker):
             worker.add(self.tool(name), replace=True)
@@ -69,8 +68,7 @@ class Calls:
         policy = self.policies[name]
 
         def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
-            served = self._runtime.running
-            return run_body(served.server, served.state, context, arguments)
+            return run_body(self._runtime.running, context, arguments)
 
         return Tool(name=name, work=work, terms=policy.terms(), timeout=policy.limit)
 
@@ -83,10 +81,12 @@ class Calls:
             case Offer.TASK:
                 return await self._hand_in(policy, params, ctx, call_next)
             case Offer.REFUSE:
-                require_client_extension(ctx, EXTENSION)
+                raise missing_tasks(
+                    f"Tool {params.name!r} runs as a task only, and the client did not declare {EXTENSION}"
+                )
             case Offer.RUN:
                 running.set(PlainContext(params.name, ctx.session.report_progress))
-        return await call_next(ctx)
+                return await call_next(ctx)
 
     async def _hand_in(
         self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
@@ -132,7 +132,7 @@ class Calls:
         with as_protocol_errors():
             await self._runtime.running.engine.forget(task)
         if task.status is Status.COMPLETED:
-            return decode(task.result)
+            return {"resultType": "complete", **decode(task.result)}
         if task.failure:
             error = write_error(task.failure)
             raise MCPError(error.code, error.message, decode(error.data))

@@ -7,8 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from mcp.shared.exceptions import MCPError
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from coatcheck.dialects.v2026 import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
+from coatcheck.dialects.v2026 import EXTENSION, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
 from coatcheck.errors import CoatcheckError, InvalidArgument, QuotaExceeded, StoreError, TaskNotFound
 
 logger = logging.getLogger("coatcheck")
@@ -24,6 +25,13 @@ def as_protocol_errors() -> Generator[None]:
         yield
     except CoatcheckError as error:
         raise protocol_error(error) from error
+
+
+def missing_tasks(message: str) -> MCPError:
+    """Return the error for a caller that did not declare the extension in this request."""
+    return MCPError(
+        MISSING_REQUIRED_CLIENT_CAPABILITY, message, {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+    )
 
 
 def protocol_error(error: CoatcheckError) -> MCPError:

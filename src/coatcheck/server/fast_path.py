@@ -6,11 +6,13 @@ with a result. Whatever is unusual, wrong or refused goes on to the SDK untouche
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from mcp.server.mcpserver import MCPServer
+from mcp.server.streamable_http import check_accept_headers
 from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types import SERVER_INFO_META_KEY
 from starlette.requests import Request as HTTPRequest
@@ -26,8 +28,12 @@ from coatcheck.server.tasks import Tasks
 
 _MOST_BYTES = 65_536
 _MOST_REMEMBERED = 1024
-_ONCE = frozenset({b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"content-type", b"accept", b"host", b"origin"})
+_ORIGIN = (b"host", b"origin", b"content-type", b"accept")
+"""What decides about a request whatever its body is; clients say the same in every request."""
+_ONCE = frozenset({b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"content-length", *_ORIGIN})
 _ANY_PARAM = b"mcp-param-"
+_LONG_NUMBER = re.compile(rb"\d{4300}")
+"""More digits than the SDK's parser takes."""
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -50,7 +56,8 @@ class FastPath:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
         self._app, self._server, self._tasks = app, server, tasks
         self._security = TransportSecurityMiddleware(server.session_manager.security_settings)
-        self._known = tuple({type(middleware) for middleware in MCPServer("any").middleware})
+        self._known = {type(middleware) for middleware in MCPServer("any").middleware}
+        self._most = min(_MOST_BYTES, server.session_manager.max_request_body_size)
         self._looked_at: list[Any] = []
         self._has_no_other = False
         self._trusted: set[tuple[bytes | None, ...]] = set()
@@ -74,19 +81,18 @@ class FastPath:
 
     async def _is_plain(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
         """Whether nothing but the body decides about this request, as far as the SDK and the author are concerned."""
-        accept = headers.get(b"accept", b"")
         if (
             headers.get(b"mcp-protocol-version") != VERSION.encode()
-            or b"application/json" not in accept
-            or b"text/event-stream" not in accept
             or not self._tasks.may_shorten
             or not is_anonymous()
             or not self._is_unobserved()
         ):
             return False
-        origin = (headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type"))
+        origin = tuple(headers.get(name) for name in _ORIGIN)
         if origin not in self._trusted:
-            if await self._security.validate_request(HTTPRequest(scope), is_post=True) is not None:
+            request = HTTPRequest(scope)
+            is_refused = await self._security.validate_request(request, is_post=True) is not None
+            if is_refused or not all(check_accept_headers(request)):
                 return False
             if len(self._trusted) >= _MOST_REMEMBERED:
                 self._trusted.clear()
@@ -99,14 +105,22 @@ class FastPath:
         if middleware != self._looked_at:
             self._looked_at = list(middleware)
             ours = self._tasks.middleware
-            self._has_no_other = all(isinstance(one, self._known) or one == ours for one in middleware)
+            self._has_no_other = all(type(one) in self._known or one == ours for one in middleware)
         return self._has_no_other
 
     async def _answer(self, shortcut: Shortcut, headers: dict[bytes, bytes], messages: list[Message]) -> bytes | None:
         if messages[-1]["type"] != "http.request" or messages[-1].get("more_body", False):
             return None
+        body = b"".join(message.get("body", b"") for message in messages)
+        if (
+            len(body) > self._most
+            or _LONG_NUMBER.search(body)
+            or headers.get(b"content-length", b"%d" % len(body)) != b"%d" % len(body)
+        ):
+            return None
         try:
-            request = _read(b"".join(message.get("body", b"") for message in messages))
+            str(body, "utf-8")  # our parser does not look closely at what it skips
+            request = _read(body)
         except REFUSALS:
             return None
         try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from mcp.server.mcpserver import MCPServer
+from mcp_types.jsonrpc import HEADER_MISMATCH
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,13 +31,15 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
     A JSON answer costs a third less than a stream of one event, but carries no progress. So callers that ask for
     progress get a stream, and so do all of the generations before 2026-07-28; everyone else gets JSON.
     """
-    MCPServer.streamable_http_app(server, **options, json_response=False)
+    stream = MCPServer.streamable_http_app(server, **options, json_response=False)
+    if tasks is None:
+        return stream  # two endpoints would enter its lifespan twice; that of tasks is made for it
     streaming = server.session_manager
     app = MCPServer.streamable_http_app(server, **options, json_response=True)
 
     def answer(endpoint: ASGIApp) -> ASGIApp:
         chosen = _Choice(endpoint, streaming.handle_request)
-        return FastPath(chosen, server, tasks) if tasks and app.user_middleware else chosen
+        return FastPath(chosen, server, tasks) if app.user_middleware else chosen
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -43,7 +48,7 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
 
     routes = replaced(app.router.routes, server, answer)
     made = _App(debug=app.debug, routes=routes, middleware=app.user_middleware, lifespan=lifespan)
-    if tasks and not app.user_middleware:
+    if not app.user_middleware:
         # Nobody has to be authenticated, so the shorter way can begin before the first turn.
         path = options.get("streamable_http_path", "/mcp")
         made.first = _At(path, FastPath(made.first, server, tasks), made.first)
@@ -86,17 +91,31 @@ def _asks_for_progress(messages: list[Message]) -> bool:
     return b"progressToken" in body
 
 
+_BAD_NAME = JSONResponse(
+    {"jsonrpc": "2.0", "id": None, "error": {"code": HEADER_MISMATCH, "message": "Mcp-Name must be ASCII"}}, 400
+)
+
+
 class _App(Starlette):
-    """Takes the blanks off the ends of header values, which one of uvicorn's parsers leaves there."""
+    """The first to see a request. It evens out what the SDK trips over:
+
+    blanks at the ends of header values, which one of uvicorn's parsers leaves there; a name no client could have
+    encoded; a client that leaves in the middle of its request.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.first: ASGIApp = super().__call__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and any(value[-1:] in (b" ", b"\t") for _, value in scope["headers"]):
-            scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
-        await self.first(scope, receive, send)
+        if scope["type"] == "http":
+            if any(value[-1:] in (b" ", b"\t") for _, value in scope["headers"]):
+                scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+            if any(name == b"mcp-name" and not value.isascii() for name, value in scope["headers"]):
+                await _BAD_NAME(scope, receive, send)
+                return
+        with suppress(ClientDisconnect):  # nobody is there to be told
+            await self.first(scope, receive, send)
 
 
 class _At:

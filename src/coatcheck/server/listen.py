@@ -6,9 +6,11 @@ The SDK's own handler serves the stream and the kinds it knows; beside it, one w
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, cast
 
 import mcp_types as types
@@ -19,15 +21,18 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from coatcheck.dialects.v2026 import EXTENSION, INVALID_PARAMS, plain, write_notification
-from coatcheck.errors import TaskNotFound
+from coatcheck.errors import StoreError, TaskNotFound
 from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.identity import owner_of
 from coatcheck.server.runtime import Running
 from coatcheck.task import Task
 
+logger = logging.getLogger("coatcheck")
+
 METHOD = "subscriptions/listen"
 _MOST_TASKS = 1000
 _LONG_POLL_SECONDS = 3600.0
+_RETRY_SECONDS = 1.0
 
 
 class TaskNotification(types.Notification[dict[str, Any], str]):
@@ -44,11 +49,28 @@ async def listen(running: Running, ctx: ServerRequestContext[Any, Any], call_nex
         await asyncio.wait((stream, closing), return_when=asyncio.FIRST_COMPLETED)
         if stream.done():
             return stream.result()
-        return types.SubscriptionsListenResult(_meta={SUBSCRIPTION_ID_META_KEY: ctx.request_id})
+        return types.SubscriptionsListenResult(_meta=_last_words(running, ctx))
     finally:
         closing.cancel()
         stream.cancel()
         await asyncio.gather(stream, return_exceptions=True)
+
+
+def _last_words(running: Running, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+    """Return what the SDK would have put on the stream's last message."""
+    server = running.server
+    info = types.Implementation(
+        name=server.name,
+        title=server.title,
+        description=server.description,
+        version=server.version,
+        website_url=server.website_url,
+        icons=server.icons,
+    )
+    return {
+        SUBSCRIPTION_ID_META_KEY: ctx.request_id,
+        types.SERVER_INFO_META_KEY: info.model_dump(by_alias=True, mode="json", exclude_none=True),
+    }
 
 
 async def _accepted(running: Running, ctx: ServerRequestContext[Any, Any]) -> Sequence[Task] | None:
@@ -97,21 +119,26 @@ async def _watch(running: Running, ctx: ServerRequestContext[Any, Any], session:
     """Tell of a task as it is, so that nothing since its creation is missed, and then of every change."""
     await session.acknowledged.wait()
     meta = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
+    told: datetime | None = None
     with suppress(TaskNotFound):  # its lifetime is over, and so is the news
-        task = await running.engine.get(task.id, task.owner)
-        while True:
-            body = TaskNotification(params=plain(write_notification(task, meta)))
-            await ctx.session.send_notification(cast("Any", body), related_request_id=ctx.request_id)
-            if task.status.is_terminal:
-                return
-            task = await _changed(running, task)
+        while told is None or not task.status.is_terminal:
+            task = await _fresh(running, task, has_been_told=told is not None)
+            if task.updated_at != told:
+                body = TaskNotification(params=plain(write_notification(task, meta)))
+                await ctx.session.send_notification(cast("Any", body), related_request_id=ctx.request_id)
+                told = task.updated_at
 
 
-async def _changed(running: Running, task: Task) -> Task:
+async def _fresh(running: Running, task: Task, *, has_been_told: bool) -> Task:
+    """Return the task as it is, or once it has changed. While the store is out of order, keep trying."""
     while True:
-        fresh = await running.engine.wait(task, _LONG_POLL_SECONDS)
-        if fresh.updated_at > task.updated_at:
-            return fresh
+        try:
+            if has_been_told:
+                return await running.engine.wait(task, _LONG_POLL_SECONDS)
+            return await running.engine.get(task.id, task.owner)
+        except StoreError as error:
+            logger.error("Cannot tell of task %s just now: %s", task.id, error)
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 class _ListenSession:

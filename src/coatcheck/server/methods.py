@@ -74,6 +74,15 @@ class Methods:
         require_client_extension(ctx, EXTENSION)
         if ctx.request is None:
             return
-        name = decode_header_value(ctx.request.headers.get(MCP_NAME_HEADER))
-        if name != task_id and (name is not None or self._needs_name()):
+        given = ctx.request.headers.get(MCP_NAME_HEADER)
+        if given is None and not self._needs_name():
+            return
+        if _decoded(given) != task_id:
             raise MCPError(HEADER_MISMATCH, f"The {MCP_NAME_HEADER} header must repeat params.taskId")
+
+
+def _decoded(header: str | None) -> str | None:
+    try:
+        return decode_header_value(header)
+    except ValueError:
+        return None

@@ -23,7 +23,7 @@ _ENVELOPE = {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSIO
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The part of a `tools/call` that is neither its name nor its arguments."""
 
-    protocol_version: str
+    protocol_version: str = "2026-07-28"
     capabilities: Payload | UnsetType = UNSET
     client_info: Payload | UnsetType = UNSET
     meta: Payload | UnsetType = UNSET

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument
-from coatcheck.policy import Policy
+from coatcheck.policy import Duration, Policy
 from coatcheck.tool import Tool
 from coatcheck.wiring import open_engine
 from coatcheck.worker import Worker
@@ -39,6 +40,10 @@ class Settings:
     key: str | None = None
     strict_headers: bool = True
     """Whether a client must repeat a task's id in the Mcp-Name header, as the protocol says. Some do not."""
+    grace: Duration = 10.0
+    """How long running tasks have to finish when the server stops."""
+    subscriptions: SubscriptionBus | None = None
+    """The server's, for tools that tell of changes to what it offers."""
     lifespan: Lifespan | None = None
     """The author's own; its state is what tool bodies find in their `Context`."""
 
@@ -63,6 +68,7 @@ class Running:
 
     server: MCPServer[Any]
     state: Any
+    subscriptions: SubscriptionBus | None
     engine: Engine
     worker: Worker | None
     url: str
@@ -143,8 +149,18 @@ class Runtime:
         engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
         worker: Worker | None = None
         if slots:
-            worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots))
-        return Running(server, state, engine, worker, url, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event())
+            worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots, grace=settings.grace))
+        return Running(
+            server,
+            state,
+            settings.subscriptions,
+            engine,
+            worker,
+            url,
+            asyncio.get_running_loop(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
 
 
 def default_store(server: str) -> str:

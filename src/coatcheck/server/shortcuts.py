@@ -18,14 +18,16 @@ from pydantic import ValidationError
 from coatcheck.dialects.v2026 import EXTENSION, VERSION, WireTask, write_created, write_task
 from coatcheck.errors import CoatcheckError
 from coatcheck.payload import Payload
+from coatcheck.server.methods import TaskParams
 from coatcheck.server.record import write_request
 from coatcheck.server.tasks import Tasks
 from coatcheck.task import NOTHING
 
 _MOST_REMEMBERED = 1024
+_MOST_BYTES = 4096
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A JSON-RPC request whose method is known to be one of ours."""
 
     id: int | str
@@ -53,6 +55,8 @@ class Clients:
     def accepts_tasks(self, meta: msgspec.Raw) -> bool:
         """Whether this `_meta` is right, names the version, and has tasks among its capabilities."""
         raw = bytes(meta)
+        if len(raw) > _MOST_BYTES:
+            return False
         known = self._accepts_tasks.get(raw)
         if known is None:
             if len(self._accepts_tasks) >= _MOST_REMEMBERED:
@@ -67,13 +71,14 @@ def _accepts_tasks(found: Any) -> bool:
         return False
     try:
         validate_client_request("tools/list", VERSION, {"_meta": meta})
+        TaskParams.model_validate({"taskId": "any", "_meta": meta}, by_name=False)
     except ValidationError:
         return False
     read = Connection.from_envelope(VERSION, None, meta.get(CLIENT_CAPABILITIES_META_KEY)).client_capabilities
     return bool(read and read.extensions and EXTENSION in read.extensions)
 
 
-class _PollParams(msgspec.Struct, frozen=True):
+class _PollParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task_id: str = msgspec.field(name="taskId")
     meta: msgspec.Raw = msgspec.field(name="_meta")
 
@@ -135,5 +140,5 @@ def _fits(validate: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) 
     return True
 
 
-REFUSALS = (CoatcheckError, msgspec.MsgspecError, ValidationError, UnicodeError, RecursionError)
+REFUSALS = (CoatcheckError, msgspec.MsgspecError, ValueError, RecursionError)
 """What a shortcut may raise before anything is written. The SDK says it properly."""

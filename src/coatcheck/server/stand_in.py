@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from coatcheck import wiring
 from coatcheck.context import TaskContext
 from coatcheck.dialects.v2026 import INTERNAL_ERROR
+from coatcheck.errors import ToolFailed
 from coatcheck.server.plain_context import PlainContext
 from coatcheck.sync_context import SyncContext
 
@@ -44,15 +45,23 @@ def stand_in(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     async def tool(**arguments: Any) -> Any:
         if handing_in.get() == name:
             raise HandedIn
-        return await body(running.get() or PlainContext(name), arguments)
+        try:
+            return await body(running.get() or PlainContext(name), arguments)
+        except ToolFailed as error:
+            raise MCPError(INTERNAL_ERROR if error.code is None else error.code, error.message, error.data) from error
 
     if parameter:
         _hide(tool, function, parameter)
     return tool
 
 
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether the function has a parameter that only a stand-in can fill."""
+    return _context_parameter(function) is not None
+
+
 def _body(function: Callable[..., Any], name: str, parameter: str | None) -> wiring.Work:
-    def bound(context: TaskContext | SyncContext, **arguments: Any) -> Any:
+    def bound(context: TaskContext | SyncContext, /, **arguments: Any) -> Any:
         return function(**arguments, **({parameter: context} if parameter else {}))
 
     if _is_async(function):

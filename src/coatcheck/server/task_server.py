@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mcp.server.extension import Extension
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from starlette.applications import Starlette
 
 from coatcheck.errors import InvalidArgument
-from coatcheck.policy import Policy
+from coatcheck.policy import Duration, Policy
 from coatcheck.server.fast_path import FastPath
 from coatcheck.server.http_app import replaced
 from coatcheck.server.policy import TaskWish
@@ -41,11 +43,15 @@ class TaskServer(MCPServer[Any]):
         concurrency: int = 10_000,
         key: str | None = None,
         strict_headers: bool = True,
+        grace: Duration = 10.0,
+        subscriptions: SubscriptionBus | Literal[False] | None = None,
+        tools: Sequence[Tool] = (),
         lifespan: Lifespan | None = None,
         extensions: Sequence[Extension] = (),
         **options: Any,
     ) -> None:
         """Take what `MCPServer` takes, as keywords, and what `Tasks` takes."""
+        bus = InMemorySubscriptionBus() if subscriptions in (None, False) else subscriptions
         self.tasks = Tasks(
             store,
             default=task,
@@ -55,11 +61,23 @@ class TaskServer(MCPServer[Any]):
             concurrency=concurrency,
             key=key,
             strict_headers=strict_headers,
+            grace=grace,
+            subscriptions=bus,
             lifespan=lifespan,
         )
+        self._names: set[str] = set()
+        # What else intercepts calls must see them all.
+        self._is_alone = not extensions
         if state_key := os.environ.get(STATE_KEY_VARIABLE):
             options.setdefault("request_state_security", _sealed_with(state_key, name or "coatcheck"))
-        super().__init__(name, lifespan=self.tasks.lifespan, extensions=[*extensions, self.tasks], **options)
+        super().__init__(
+            name,
+            lifespan=self.tasks.lifespan,
+            extensions=[*extensions, self.tasks],
+            subscriptions=False if subscriptions is False else bus,
+            tools=[self._adapted(tool) for tool in tools],
+            **options,
+        )
 
     def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, name: str | None = None, *, task: TaskWish | None = None, **options: Any
@@ -75,13 +93,24 @@ class TaskServer(MCPServer[Any]):
         return decorate
 
     def add_tool(self, fn: Callable[..., Any], name: str | None = None, *args: Any, **options: Any) -> None:
-        """Add a tool, at any time; `task=` as in `tool`."""
+        """Add a tool, at any time; `task=` as in `tool`. As ever, the first of two with one name stays."""
         task: TaskWish | None = options.pop("task", None)
-        super().add_tool(self.tasks.register(fn, name or fn.__name__, task), name, *args, **options)
+        known_as = name or fn.__name__
+        if known_as not in self._names:
+            self._names.add(known_as)
+            fn = (self.tasks.register if self._is_alone else self.tasks.add)(fn, known_as, task)
+        super().add_tool(fn, name, *args, **options)
+
+    def _adapted(self, tool: Tool) -> Tool:
+        """Return a ready-made tool under the server's default policy."""
+        self._names.add(tool.name)
+        function = self.tasks.add(tool.fn, tool.name)
+        return tool if function is tool.fn else tool.model_copy(update={"fn": function, "is_async": True})
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool. Tasks of it that are not running yet stay where they are."""
         super().remove_tool(name)
+        self._names.discard(name)
         self.tasks.remove(name)
 
     def streamable_http_app(self, **options: Any) -> Starlette:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,12 +11,13 @@ import msgspec
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import MCPServer
+from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CallToolRequestParams
 
 from coatcheck.dialects.v2026 import EXTENSION
 from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload
-from coatcheck.policy import Policy
+from coatcheck.policy import Duration, Policy, duration, lifetime
 from coatcheck.server.calls import Calls
 from coatcheck.server.listen import METHOD, listen
 from coatcheck.server.methods import VERSIONS, Methods, RequestContext
@@ -25,6 +27,7 @@ from coatcheck.server.runtime import Lifespan, Running, Runtime, Settings
 from coatcheck.task import Task
 from coatcheck.wiring import open_store
 
+logger = logging.getLogger("coatcheck")
 _BUILT_IN = TaskPolicy("forbidden", resumable=False)
 
 
@@ -48,6 +51,8 @@ class Tasks(Extension):
         concurrency: int = 10_000,
         key: str | None = None,
         strict_headers: bool = True,
+        grace: Duration = 10.0,
+        subscriptions: SubscriptionBus | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
         """Prepare tasks kept at `store`, a URL; without one, in a file named after the server.
@@ -55,13 +60,16 @@ class Tasks(Extension):
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all
         anonymous callers together, `policy.quota` those of each known one. `poll_limit` refuses polls more often
         than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves them to others.
-        `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for.
+        `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for. `grace`
+        is what running tasks have to finish when the server stops. `subscriptions` is the server's own, if it has
+        one; without it, `ctx.notify_…` is for plain calls only.
         """
         if concurrency < 0:
             raise InvalidArgument(f"concurrency must be 0 or more, but it is {concurrency}.")
         self._default = policy_of(default).over(_BUILT_IN)
         policy = msgspec.structs.replace(policy, anonymous_quota=max_unfinished)
-        self._settings = Settings(store, concurrency, policy, key, strict_headers, lifespan)
+        duration("grace", grace)
+        self._settings = Settings(store, concurrency, policy, key, strict_headers, grace, subscriptions, lifespan)
         self._runtime = Runtime(self._settings, lambda: [self._calls.tool(name) for name in self._calls.policies])
         self._calls = Calls(self._runtime)
         polls = None if poll_limit is None else PollLimit(poll_limit)
@@ -83,7 +91,9 @@ class Tasks(Extension):
 
     def add(self, function: Callable[..., Any], name: str, task: TaskWish | None = None) -> Callable[..., Any]:
         """Return what to register with the server under `name` in place of `function`. Works at any time."""
-        return self._calls.add(function, name, policy_of(task).over(self._default))
+        policy = policy_of(task).over(self._default)
+        lifetime(self._settings.policy, policy.terms())  # refuse now what would be refused in every call
+        return self._calls.add(function, name, policy)
 
     def register(self, function: Callable[..., Any], name: str, task: TaskWish | None = None) -> Callable[..., Any]:
         """As `add`, for those who see to it that what is returned is, and stays, the tool of that name."""
@@ -100,8 +110,17 @@ class Tasks(Extension):
         """The server's lifespan: engine and worker run as long as it does, around the author's own lifespan."""
         if self.middleware not in server.middleware:
             server.middleware.append(self.middleware)
+        self._look_for_strays({tool.name for tool in await server.list_tools()})
         async with self._runtime.serve(server) as state:
             yield state
+
+    def _look_for_strays(self, names: set[str]) -> None:
+        for name in self._calls.policies.keys() - names:
+            logger.warning(
+                "There is no tool %r here to make tasks of; put @tasks.tool() directly under @server.tool(), "
+                "with the same name",
+                name,
+            )
 
     # For operators
 
@@ -165,7 +184,7 @@ class Tasks(Extension):
 
     async def middleware(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """The part an extension has no hook for: streams."""
-        if ctx.method == METHOD and ctx.protocol_version in VERSIONS:
+        if ctx.method == METHOD and ctx.request_id is not None and ctx.protocol_version in VERSIONS:
             return await listen(self._runtime.running, ctx, call_next)
         return await call_next(ctx)
 
