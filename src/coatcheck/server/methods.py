@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -21,9 +22,11 @@ from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.identity import owner_of
 from coatcheck.server.polling import PollLimit
 from coatcheck.server.runtime import Runtime
+from coatcheck.task import Status, Task
 
 RequestContext = ServerRequestContext[Any, Any]
 VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
+_YOUTH = timedelta(milliseconds=100)
 
 
 class TaskParams(RequestParams):
@@ -53,10 +56,25 @@ class Methods:
     async def get(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
         self._check(ctx, params.task_id)
         with as_protocol_errors():
-            task = await self._runtime.running.engine.get(params.task_id, owner_of(ctx))
+            task = await self.poll(params.task_id, owner_of(ctx))
+        return plain(write_task(task))
+
+    async def poll(self, task_id: str, owner: str | None) -> Task:
+        """Return the task as it is; one that has only just begun gets a moment, as most work is quick.
+
+        Raises:
+            TaskNotFound: There is none, for this owner.
+            MCPError: It was polled too often.
+        """
+        engine = self._runtime.running.engine
+        task = await engine.get(task_id, owner)
         if self._polls:
             self._polls.check(task)
-        return plain(write_task(task))
+        if task.status is Status.WORKING:
+            youth = (_YOUTH - (engine.clock() - task.created_at)).total_seconds()
+            if 0 < youth <= _YOUTH.total_seconds():
+                return await engine.settled(task, youth)
+        return task
 
     async def update(self, ctx: RequestContext, params: UpdateParams) -> dict[str, Any]:
         self._check(ctx, params.task_id)

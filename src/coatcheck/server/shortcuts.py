@@ -97,7 +97,7 @@ class Polls:
         poll = self._read(params)
         if name != poll.task_id.encode() or not self._clients.accepts_tasks(poll.meta):
             return None
-        return write_task(await self._tasks.running.engine.get(poll.task_id), meta)
+        return write_task(await self._tasks.poll(poll.task_id, owner=None), meta)
 
 
 class _CallParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

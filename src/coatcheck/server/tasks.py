@@ -169,6 +169,9 @@ class Tasks(Extension):
         """Tools that take nothing but arguments, and what validates those."""
         return self._calls.simple
 
+    async def poll(self, task_id: str, *, owner: str | None) -> Task:
+        return await self._methods.poll(task_id, owner)
+
     async def submit(self, name: str, arguments: Payload, *, owner: str | None, meta: Payload) -> Task:
         return await self._calls.submit(name, arguments, owner=owner, meta=meta)
 
