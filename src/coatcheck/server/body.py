@@ -23,8 +23,8 @@ from coatcheck.tool import Outcome
 logger = logging.getLogger("coatcheck")
 
 
-async def run_body(served: Running, context: TaskContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Run the tool of a task and return its `CallToolResult`, encoded.
+async def run_body(served: Running, context: TaskContext, arguments: Mapping[str, Any], takes_context: bool) -> Outcome:
+    """Run the tool of a task and return its `CallToolResult`, encoded. Only if it takes a `Context` is one made.
 
     Raises:
         ToolFailed: The tool raised a JSON-RPC error, which is kept as it is.
@@ -34,7 +34,7 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
     given: InputResponseRequestParams | None = None
     try:
         while True:
-            sdk_context = background_context(served, context, given)
+            sdk_context = background_context(served, context, given) if takes_context else None
             result = await served.server.call_tool(call.tool, dict(arguments), sdk_context)
             if isinstance(result, CallToolResult):
                 break

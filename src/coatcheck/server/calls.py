@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
@@ -31,14 +32,21 @@ from coatcheck.task import NOTHING, Status, Task
 from coatcheck.tool import Outcome, Tool
 
 
+@dataclass(frozen=True, slots=True)
+class SimpleTool:
+    """A tool that takes nothing from its caller but arguments."""
+
+    validate: Callable[[dict[str, Any]], Any]
+    takes_context: bool
+
+
 class Calls:
     """The tools that may be tasks, and what happens when one is called."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.policies: dict[str, TaskPolicy] = {}
-        self.simple: dict[str, Callable[[dict[str, Any]], Any]] = {}
-        """Tools that take nothing but arguments, and what validates those."""
+        self.simple: dict[str, SimpleTool] = {}
 
     def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
         """Return what to register with the server under `name` in place of `function`."""
@@ -61,14 +69,15 @@ class Calls:
             return
         tool = SDKTool.from_function(function, name)
         if not tool.resolved_params and X_MCP_HEADER_KEY not in str(tool.parameters):
-            self.simple[name] = tool.fn_metadata.validate_arguments
+            self.simple[name] = SimpleTool(tool.fn_metadata.validate_arguments, tool.context_kwarg is not None)
 
     def tool(self, name: str) -> Tool:
         """Return a tool as the worker knows it."""
         policy = self.policies[name]
 
         def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
-            return run_body(self._runtime.running, context, arguments)
+            simple = self.simple.get(name)
+            return run_body(self._runtime.running, context, arguments, simple is None or simple.takes_context)
 
         return Tool(name=name, work=work, terms=policy.terms(), timeout=policy.limit)
 

@@ -121,11 +121,11 @@ class HandIns:
 
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
         call = self._read(params)
-        validate = self._tasks.simple_tools.get(call.name)
-        if validate is None or name != call.name.encode() or not self._clients.accepts_tasks(call.meta):
+        tool = self._tasks.simple_tools.get(call.name)
+        if tool is None or name != call.name.encode() or not self._clients.accepts_tasks(call.meta):
             return None
         arguments = NOTHING if call.arguments is UNSET else Payload(bytes(call.arguments))
-        if not _fits(validate, self._read_arguments(arguments)):
+        if not _fits(tool.validate, self._read_arguments(arguments)):
             return None
         envelope: Mapping[str, Any] = msgspec.json.decode(call.meta)
         task = await self._tasks.submit(call.name, arguments, owner=None, meta=write_request(VERSION, envelope))

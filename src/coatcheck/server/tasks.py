@@ -18,7 +18,7 @@ from coatcheck.dialects.v2026 import EXTENSION
 from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, duration, lifetime
-from coatcheck.server.calls import Calls
+from coatcheck.server.calls import Calls, SimpleTool
 from coatcheck.server.listen import METHOD, listen
 from coatcheck.server.methods import VERSIONS, Methods, RequestContext
 from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
@@ -165,8 +165,7 @@ class Tasks(Extension):
         return self._runtime.is_running and not self._methods.counts_polls
 
     @property
-    def simple_tools(self) -> Mapping[str, Callable[[dict[str, Any]], Any]]:
-        """Tools that take nothing but arguments, and what validates those."""
+    def simple_tools(self) -> Mapping[str, SimpleTool]:
         return self._calls.simple
 
     async def poll(self, task_id: str, *, owner: str | None) -> Task:
