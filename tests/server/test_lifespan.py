@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -200,7 +201,23 @@ def _as_the_guide_has_it(server: TaskServer) -> Starlette:
     return Starlette(routes=[Mount("/", endpoint)], lifespan=lifespan)
 
 
-@pytest.mark.parametrize("mount", [_in_starlette, _with_the_inner_lifespan, _as_routes, _as_the_guide_has_it])
+def _in_fastapi(server: TaskServer) -> Starlette:
+    endpoint = http_app(server, server.tasks)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        async with endpoint.router.lifespan_context(endpoint):
+            yield
+
+    app = FastAPI(lifespan=lifespan)
+    app.mount("/", endpoint)
+    return app
+
+
+MOUNTS = [_in_starlette, _with_the_inner_lifespan, _as_routes, _as_the_guide_has_it, _in_fastapi]
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
 async def test_a_mounted_server_starts_and_stops_its_workers_with_the_application(
     server: TaskServer, mount: Mounted
 ) -> None:
