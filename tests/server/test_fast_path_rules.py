@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from opentelemetry import trace
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -45,6 +46,17 @@ async def test_an_authors_middleware_sees_polls() -> None:
     async with over_http(server) as caller:
         await caller.result("quick")
     assert watching.seen == ["tools/call", "tasks/get"]
+
+
+async def test_traced_servers_go_the_way_that_leaves_traces(
+    server: TaskServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with over_http(_with_quick(server)) as caller:
+        task_id = await caller.hand_in("quick")
+        poll = caller.message("tasks/get", {"taskId": task_id})
+        assert (await caller.post(poll)).body.startswith(b'{"id"')  # the shorter way begins so
+        monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+        assert (await caller.post(poll)).body.startswith(b'{"jsonrpc"')
 
 
 async def test_a_middleware_that_is_added_later_sees_polls_from_then_on(server: TaskServer) -> None:

@@ -15,6 +15,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.streamable_http import check_accept_headers
 from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types import SERVER_INFO_META_KEY
+from opentelemetry import trace
 from starlette.requests import Request as HTTPRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -100,7 +101,9 @@ class FastPath:
         return True
 
     def _is_unobserved(self) -> bool:
-        """Whether the author has no middleware, which would want to see every request."""
+        """Whether there are no traces and no middleware of the author's, which would want to see every request."""
+        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return False
         middleware = self._server.middleware
         if middleware != self._looked_at:
             self._looked_at = list(middleware)
