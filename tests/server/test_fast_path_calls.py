@@ -297,7 +297,7 @@ async def test_an_authors_middleware_sees_every_call() -> None:
 
     async with _both(_furnished(middleware=[note])) as both:
         await both.fast.call("echo", number=1)
-    assert seen == ["tools/call"]
+    assert [method for method in seen if method != "tools/list"] == ["tools/call"]  # older SDKs look up the schema
 
 
 Change = Callable[[TaskServer], Awaitable[None] | None]
