@@ -43,6 +43,7 @@ class Execution:
         "_parting",
         "_report_task",
         "_tool",
+        "_unwinding",
     )
 
     def __init__(self, engine: Engine, task: Task, tool: Tool, ended: Callable[[Execution], None]) -> None:
@@ -51,6 +52,7 @@ class Execution:
         self._context = TaskContext(engine, task, park=self._park)
         self._is_stopped = self._is_over = False
         self._parting: WorkerEvent | None = None
+        self._unwinding: asyncio.TimerHandle | None = None
         self._limiter: asyncio.Task[None] | None = None
         self._report_task: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
@@ -73,7 +75,8 @@ class Execution:
         self._is_stopped = self._context.is_stopping = True
         self._parting = parting
         self._job.cancel()
-        asyncio.get_running_loop().call_later(self._engine.policy.unwind.total_seconds(), self._abandon)
+        unwind = self._engine.policy.unwind.total_seconds()
+        self._unwinding = asyncio.get_running_loop().call_later(unwind, self._abandon)
 
     def give_up(self) -> None:
         """Stop because this worker ends: another one goes on with it, or, if it may not, it fails."""
@@ -90,36 +93,39 @@ class Execution:
             raise ToolFailed(f"Tool {self._tool.name} tried to end the process ({error})") from error
 
     def _after(self, job: asyncio.Task[Any]) -> None:
+        error = None if job.cancelled() else job.exception()  # looked at in any case, or asyncio complains
         if self._is_over:
-            if not job.cancelled():
-                job.exception()  # nobody wants it any more
-        elif self._is_stopped:
+            return
+        if self._is_stopped:
             self._finish(self._parting)
         elif job.cancelled() and job.cancelling():
             self._finish(None)  # the loop is being closed under us; the lease tells the others
         else:
-            self._finish(self._outcome(job))
+            self._finish(self._outcome(job, error))
 
     def _abandon(self) -> None:
-        if not self._is_over:
-            logger.warning("Tool %s ignores that it was stopped; its task is final all the same", self._tool.name)
-            self._finish(self._parting)
+        logger.warning("Tool %s ignores that it was stopped; its task is final all the same", self._tool.name)
+        self._finish(self._parting)
 
     def _finish(self, event: WorkerEvent | None) -> None:
         self._is_over = self._context.is_stopping = True
-        self._keeper.cancel()
-        if self._limiter:
-            self._limiter.cancel()
+        for helper in (self._keeper, self._limiter, self._unwinding):
+            if helper:
+                helper.cancel()
         if event is None:
             self._ended(self)
             return
         self._report_task = asyncio.get_running_loop().create_task(self._report(event))
-        self._report_task.add_done_callback(lambda _: self._ended(self))
+        self._report_task.add_done_callback(self._reported)
 
-    def _outcome(self, job: asyncio.Task[Any]) -> WorkerEvent | None:
+    def _reported(self, report: asyncio.Task[None]) -> None:
+        if not report.cancelled() and (error := report.exception()):
+            logger.error("Task %s was dropped", self.task.id, exc_info=error)
+        self._ended(self)
+
+    def _outcome(self, job: asyncio.Task[Any], error: BaseException | None) -> WorkerEvent | None:
         if job.cancelled():
             return self._failed(Failure(message=f"Tool {self._tool.name} cancelled itself"))
-        error = job.exception()
         if isinstance(error, Refused | TaskNotFound):
             return None
         try:
