@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.extension import Extension
+from mcp_types import CallToolRequestParams
 
 from coatcheck.server import TaskServer
 from tests.requirements.marks import pytest_configure
@@ -43,3 +46,23 @@ async def http(server: TaskServer) -> AsyncGenerator[Any]:
 def connect(request: pytest.FixtureRequest) -> Connect:
     """How to reach a server: with the SDK's client in memory, and with raw requests over HTTP."""
     return request.param
+
+
+class Watching(Extension):
+    """An extension of another that notes how every call was answered."""
+
+    identifier = "com.example/watching"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def intercept_tool_call(
+        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        try:
+            result = await call_next(ctx)
+        except Exception as error:
+            self.seen.append(type(error).__name__)
+            raise
+        self.seen.append(str(result["resultType"]) if isinstance(result, dict) else type(result).__name__)
+        return result

@@ -283,7 +283,10 @@ async def test_the_server_of_a_client_that_declares_tasks_can_have_none() -> Non
 
 async def test_a_client_that_hangs_up_on_a_call_leaves_no_task_without_a_worker(server: TaskServer) -> None:
     async with over_http(server) as caller:
-        async with caller.open(message("tools/call", {"name": "endless", "arguments": {}}, ABLE)):
-            pass
+        for turns in range(30):  # of the loop, until it hangs up: before, while and after the task is made
+            async with caller.open(message("tools/call", {"name": "endless", "arguments": {}}, ABLE)):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
         held = await server.tasks.running.engine.list()
+    assert held
     assert all(task.lease for task in held)

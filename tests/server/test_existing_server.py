@@ -12,11 +12,11 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolRequestParams, RequestParams
+from mcp_types import RequestParams
 
 from coatcheck.server import TaskContext, TaskPolicy, Tasks, TaskServer
 from tests.requirements.marks import requirement
-from tests.server.conftest import Connect
+from tests.server.conftest import Connect, Watching
 from tests.server.wire import EXTENSION, in_memory, over_http
 
 pytestmark = pytest.mark.anyio
@@ -126,24 +126,6 @@ async def test_other_extensions_work_beside_tasks() -> None:
         found = (await caller.request("server/discover", {}))["capabilities"]["extensions"]
         assert set(found) == {"com.example/another", EXTENSION}
         assert (await caller.request("com.example/hello", {}))["hello"] is True
-
-
-class Watching(Extension):
-    identifier = "com.example/watching"
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    async def intercept_tool_call(
-        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
-    ) -> HandlerResult:
-        try:
-            result = await call_next(ctx)
-        except Exception as error:
-            self.seen.append(type(error).__name__)
-            raise
-        self.seen.append(str(result["resultType"]) if isinstance(result, dict) else type(result).__name__)
-        return result
 
 
 @pytest.mark.parametrize(("is_first", "seen"), [(True, "task"), (False, "HandedIn")])

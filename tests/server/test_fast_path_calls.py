@@ -9,15 +9,14 @@ from typing import Annotated, Any
 
 import pytest
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.extension import Extension
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
-from mcp_types import CallToolRequestParams
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from coatcheck import decode
 from coatcheck.server import TaskPolicy, TaskServer
 from tests.requirements.marks import requirement
 from tests.server.asgi import Answer, running
+from tests.server.conftest import Watching
 from tests.server.wire import EXTENSION, TASKS, OverHTTP, headers, leaving_nothing, message
 
 pytestmark = pytest.mark.anyio
@@ -267,25 +266,12 @@ async def test_unusual_bytes_come_to_the_same(both: Both, name: str) -> None:
 # What an author has put around calls
 
 
-class Watching(Extension):
-    identifier = "com.example/watching"
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    async def intercept_tool_call(
-        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
-    ) -> HandlerResult:
-        self.seen.append(params.name)
-        return await call_next(ctx)
-
-
 async def test_another_extension_sees_every_call() -> None:
     watching = Watching()
     async with _both(_furnished(extensions=[watching])) as both:
         await both.fast.call("echo", number=1)
         await both.slow.call("echo", number=1)
-    assert watching.seen == ["echo", "echo"]
+    assert watching.seen == ["task", "task"]
 
 
 async def test_an_authors_middleware_sees_every_call() -> None:

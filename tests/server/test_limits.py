@@ -127,7 +127,7 @@ async def test_tasks_are_kept_in_a_file_named_after_the_server_unless_said_other
     server = _with_endless(TaskServer("my server/1"))
     async with in_memory(server) as caller:
         await caller.result("quick")
-        url = server.tasks.running.url
+        url = server.tasks.url(server.name)
     (file,) = _files(tmp_path, "*.db")
     assert (url, file.name) == (f"sqlite:///{file}", "my-server-1.db")
     assert file.parent.stat().st_mode & 0o077 == 0, "only its user may look inside"

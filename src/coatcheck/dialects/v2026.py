@@ -56,18 +56,17 @@ class WireTask(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 def write_created(task: Task, meta: dict[str, Any] | UnsetType = UNSET) -> WireTask:
     """Return what answers a `tools/call` that became a task: the task without its payload."""
-    envelope = {"result_type": "task", "meta": meta}
-    return msgspec.structs.replace(_write(task, envelope), input_requests=UNSET, result=UNSET, error=UNSET)
+    return _write(task, result_type="task", meta=meta)
 
 
 def write_task(task: Task, meta: dict[str, Any] | UnsetType = UNSET) -> WireTask:
     """Return what answers a `tasks/get`."""
-    return _write(task, {"result_type": "complete", "meta": meta})
+    return _write(task, result_type="complete", meta=meta, **_payload(task))
 
 
 def write_notification(task: Task, meta: dict[str, Any]) -> WireTask:
     """Return the params of a `notifications/tasks`: what `tasks/get` would say, but no result itself."""
-    return _write(task, {"meta": meta})
+    return _write(task, meta=meta, **_payload(task))
 
 
 def write_error(failure: Failure) -> WireError:
@@ -85,7 +84,7 @@ def milliseconds(duration: timedelta) -> int:
     return duration // _MILLISECOND
 
 
-def _write(task: Task, envelope: dict[str, Any]) -> WireTask:
+def _write(task: Task, **rest: Any) -> WireTask:
     return WireTask(
         task_id=task.id,
         status=task.status.value,
@@ -94,24 +93,28 @@ def _write(task: Task, envelope: dict[str, Any]) -> WireTask:
         last_updated_at=task.updated_at,
         ttl_ms=None if task.expires_at is None else milliseconds(task.expires_at - task.created_at),
         poll_interval_ms=max(milliseconds(task.poll_interval), 1),
-        input_requests=_requests(task),
-        result=_result(task),
-        error=write_error(task.failure) if task.failure else UNSET,
-        **envelope,
+        **rest,
     )
 
 
-def _result(task: Task) -> Payload | UnsetType:
+def _payload(task: Task) -> dict[str, Any]:
+    """Return what a task has in one status only."""
+    match task.status:
+        case Status.INPUT_REQUIRED:
+            return {"input_requests": {key: _request(request) for key, request in task.input_requests.items()}}
+        case Status.COMPLETED:
+            return {"result": _result(task.result)}
+        case Status.FAILED if task.failure:
+            return {"error": write_error(task.failure)}
+        case _:
+            return {}
+
+
+def _result(kept: Payload | UnsetType) -> Payload | UnsetType:
     """Return the result as the call would have returned it, framed as all results of this generation are."""
-    if task.result is UNSET or not (result := bytes(task.result)).startswith(b"{"):
-        return task.result
+    if kept is UNSET or not (result := bytes(kept)).startswith(b"{"):
+        return kept
     return Payload(_FRAME + (result[1:] if result == b"{}" else b"," + result[1:]))
-
-
-def _requests(task: Task) -> dict[str, WireRequest] | UnsetType:
-    if task.status is not Status.INPUT_REQUIRED:
-        return UNSET
-    return {key: _request(request) for key, request in task.input_requests.items()}
 
 
 def _request(request: InputRequest) -> WireRequest:

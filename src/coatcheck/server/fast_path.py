@@ -27,6 +27,7 @@ from coatcheck.server.replay import read_body, replay
 from coatcheck.server.shortcuts import REFUSALS, Clients, HandIns, Polls, Request, Shortcut
 from coatcheck.server.tasks import Tasks
 
+_VERSION = VERSION.encode()
 _MOST_BYTES = 65_536
 _MOST_REMEMBERED = 1024
 _ORIGIN = (b"host", b"origin", b"content-type", b"accept")
@@ -83,7 +84,7 @@ class FastPath:
     async def _is_plain(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
         """Whether nothing but the body decides about this request, as far as the SDK and the author are concerned."""
         if (
-            headers.get(b"mcp-protocol-version") != VERSION.encode()
+            headers.get(b"mcp-protocol-version") != _VERSION
             or not self._tasks.may_shorten
             or not is_anonymous()
             or not self._is_unobserved()
@@ -115,11 +116,8 @@ class FastPath:
         if messages[-1]["type"] != "http.request" or messages[-1].get("more_body", False):
             return None
         body = b"".join(message.get("body", b"") for message in messages)
-        if (
-            len(body) > self._most
-            or _LONG_NUMBER.search(body)
-            or headers.get(b"content-length", b"%d" % len(body)) != b"%d" % len(body)
-        ):
+        length = b"%d" % len(body)
+        if len(body) > self._most or _LONG_NUMBER.search(body) or headers.get(b"content-length", length) != length:
             return None
         try:
             str(body, "utf-8")  # our parser does not look closely at what it skips

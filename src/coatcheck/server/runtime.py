@@ -71,7 +71,6 @@ class Running:
     subscriptions: SubscriptionBus | None
     engine: Engine
     worker: Worker | None
-    url: str
     loop: asyncio.AbstractEventLoop
     streams_end: asyncio.Event
     """Set when the server begins to stop, for those who hold a stream open."""
@@ -142,11 +141,13 @@ class Runtime:
 
     async def _start(self, server: MCPServer[Any], stack: AsyncExitStack) -> Running:
         settings = self._settings
-        url, slots = settings.url(server.name), settings.slots()
+        slots = settings.slots()
         state: Any = {}
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
-        engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
+        engine = await stack.enter_async_context(
+            open_engine(settings.url(server.name), policy=settings.policy, key=settings.key)
+        )
         worker: Worker | None = None
         if slots:
             worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots, grace=settings.grace))
@@ -156,7 +157,6 @@ class Runtime:
             settings.subscriptions,
             engine,
             worker,
-            url,
             asyncio.get_running_loop(),
             asyncio.Event(),
             asyncio.Event(),

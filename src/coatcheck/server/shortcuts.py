@@ -5,7 +5,7 @@ Each gives None for all it does not understand completely; then the SDK has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -50,19 +50,22 @@ class Clients:
     """What the SDK makes of the `_meta` of requests. A client's is always the same, so it is looked at once."""
 
     def __init__(self) -> None:
-        self._accepts_tasks: dict[bytes, bool] = {}
+        self._known: dict[bytes, Payload | None] = {}
 
-    def accepts_tasks(self, meta: msgspec.Raw) -> bool:
-        """Whether this `_meta` is right, names the version, and has tasks among its capabilities."""
+    def request_of(self, meta: msgspec.Raw) -> Payload | None:
+        """Return what a task remembers of a request with this `_meta`, and nothing else to remember.
+
+        None: the `_meta` is wrong, of another version, or has no tasks among its capabilities.
+        """
         raw = bytes(meta)
         if len(raw) > _MOST_BYTES:
-            return False
-        known = self._accepts_tasks.get(raw)
-        if known is None:
-            if len(self._accepts_tasks) >= _MOST_REMEMBERED:
-                self._accepts_tasks.clear()
-            known = self._accepts_tasks[raw] = _accepts_tasks(msgspec.json.decode(raw))
-        return known
+            return None
+        if raw not in self._known:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            found = msgspec.json.decode(raw)
+            self._known[raw] = write_request(VERSION, found) if _accepts_tasks(found) else None
+        return self._known[raw]
 
 
 def _accepts_tasks(found: Any) -> bool:
@@ -95,7 +98,7 @@ class Polls:
 
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
         poll = self._read(params)
-        if name != poll.task_id.encode() or not self._clients.accepts_tasks(poll.meta):
+        if name != poll.task_id.encode() or self._clients.request_of(poll.meta) is None:
             return None
         return write_task(await self._tasks.poll(poll.task_id, owner=None), meta)
 
@@ -122,13 +125,13 @@ class HandIns:
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
         call = self._read(params)
         tool = self._tasks.simple_tools.get(call.name)
-        if tool is None or name != call.name.encode() or not self._clients.accepts_tasks(call.meta):
+        request = self._clients.request_of(call.meta)
+        if tool is None or name != call.name.encode() or request is None:
             return None
         arguments = NOTHING if call.arguments is UNSET else Payload(bytes(call.arguments))
         if not _fits(tool.validate, self._read_arguments(arguments)):
             return None
-        envelope: Mapping[str, Any] = msgspec.json.decode(call.meta)
-        task = await self._tasks.submit(call.name, arguments, owner=None, meta=write_request(VERSION, envelope))
+        task = await self._tasks.submit(call.name, arguments, owner=None, meta=request)
         return write_created(task, meta)
 
 

@@ -28,7 +28,7 @@ from coatcheck.task import Task
 from coatcheck.wiring import open_store
 
 logger = logging.getLogger("coatcheck")
-_BUILT_IN = TaskPolicy("forbidden", resumable=False)
+_BUILT_IN = TaskPolicy("forbidden")
 
 
 class Tasks(Extension):
@@ -126,7 +126,7 @@ class Tasks(Extension):
 
     @property
     def running(self) -> Running:
-        """The engine, the worker and the store's URL, while the server runs."""
+        """The engine and the worker, while the server runs."""
         return self._runtime.running
 
     def end_streams(self) -> None:
