@@ -14,8 +14,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import RequestParams
 
-from coatcheck.server import TaskContext, TaskPolicy, Tasks, TaskServer
+from coatcheck.server import TaskContext, TaskPolicy, Tasks, TaskServer, http_app
 from tests.requirements.marks import requirement
+from tests.server.asgi import running
 from tests.server.conftest import Connect, Watching
 from tests.server.wire import EXTENSION, in_memory, over_http
 
@@ -68,6 +69,20 @@ async def test_every_way_to_say_how_it_is_a_task_works(plain: MCPServer[Any], ta
     async with in_memory(plain, tasks) as caller:
         kinds = [(await caller.call(tool))["resultType"] for tool in ("renamed", "two", "three")]
     assert kinds == ["task", "task", "complete"]
+
+
+async def test_a_policy_under_a_name_that_no_tool_has_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = Tasks("memory://")
+    server: MCPServer[Any] = MCPServer("test", extensions=[tasks], lifespan=tasks.lifespan)
+
+    @server.tool()
+    @tasks.tool(name="another")
+    async def one() -> None: ...
+
+    app = http_app(server, tasks)  # which enters the lifespan twice
+    async with running(app):
+        pass
+    assert ["'another'" in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
 
 
 async def test_a_default_of_its_tasks_counts_for_every_decorated_tool() -> None:

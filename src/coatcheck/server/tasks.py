@@ -110,7 +110,8 @@ class Tasks(Extension):
         """The server's lifespan: engine and worker run as long as it does, around the author's own lifespan."""
         if self.middleware not in server.middleware:
             server.middleware.append(self.middleware)
-        self._look_for_strays({tool.name for tool in await server.list_tools()})
+        if not self._runtime.is_running:
+            self._look_for_strays({tool.name for tool in await server.list_tools()})
         async with self._runtime.serve(server) as state:
             yield state
 
