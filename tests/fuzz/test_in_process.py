@@ -68,6 +68,10 @@ async def test_a_hundred_thousand_hostile_messages_do_no_harm(me: str | None, pa
     await attack(store, me, MANY, is_as_served=part >= 2)
 
 
+ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+"""In which the SDK reads a body."""
+
+
 def a_twin(message: Message, known: str, unknown: str) -> Message:
     """Return the same message about a task that never was."""
     old, new = known.encode(), unknown.encode()
@@ -78,8 +82,11 @@ def a_twin(message: Message, known: str, unknown: str) -> Message:
                 return found[1] + base64.b64encode(base64.b64decode(found[2]).replace(old, new)) + found[3]
         return value.replace(old, new)
 
+    body = message.body
+    for encoding in ENCODINGS:
+        body = body.replace(known.encode(encoding), unknown.encode(encoding))
     headers = tuple((name, renamed(value)) for name, value in message.headers)
-    return replace(message, headers=headers, chunks=(message.body.replace(old, new),))
+    return replace(message, headers=headers, chunks=(body,))
 
 
 def is_modern(message: Message) -> bool:

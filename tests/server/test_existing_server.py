@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -80,8 +81,9 @@ async def test_a_policy_under_a_name_that_no_tool_has_is_warned_of_once(caplog: 
     async def one() -> None: ...
 
     app = http_app(server, tasks)  # which enters the lifespan twice
-    async with running(app):
-        pass
+    with caplog.at_level(logging.WARNING, "coatcheck"):
+        async with running(app):
+            pass
     assert ["'another'" in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
 
 
