@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from jsonschema.exceptions import best_match  # pyright: ignore[reportUnknownVariableType]
 from msgspec import UNSET
 
-from coatcheck.errors import InvalidAnswer, InvalidArgument
+from coatcheck.errors import InvalidAnswer, InvalidArgument, NotAnswered
 from coatcheck.payload import Payload, decode, encode
 from coatcheck.task import InputRequest
 
@@ -23,6 +23,25 @@ def check(key: str, request: InputRequest, answer: Payload) -> None:
     if worst := cast("ValidationError | None", best_match(errors)):
         where = worst.json_path.removeprefix("$").lstrip(".")
         raise InvalidAnswer(key, f"{where}: {worst.message}" if where else worst.message)
+
+
+def error(message: str, code: int, data: Any = None) -> Payload:
+    """Return what is kept in place of an answer when there was an error instead of one."""
+    return encode({"coatcheck:error": {"message": message, "code": code, "data": data}})
+
+
+def read(answer: Payload) -> Any:
+    """Return what was answered.
+
+    Raises:
+        NotAnswered: It was an error.
+    """
+    value: Any = decode(answer)
+    match value:
+        case {"coatcheck:error": {"message": str(message), "code": int(code), **more}}:
+            raise NotAnswered(message, code, more.get("data"))
+        case _:
+            return value
 
 
 def request_of(method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None) -> InputRequest:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
+from coatcheck import answers
 from coatcheck.answers import elicitation_answer, request_of
 from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument, LeaseLost, Refused, TaskNotFound
@@ -130,6 +131,9 @@ class TaskContext:
 
         A question is known by its content, and equal ones by their order, so work that is run again gets the
         answers it already had.
+
+        Raises:
+            NotAnswered: The caller answered with an error.
         """
         request = request_of(method, params, answer_schema)
         key = self._nth(_fingerprint(request))
@@ -143,7 +147,7 @@ class TaskContext:
                 self._questions -= 1
                 if self._questions == 0:
                     self._asked_for += asyncio.get_running_loop().time() - self._asking_since
-        return decode(self.task.input_responses[key])
+        return answers.read(self.task.input_responses[key])
 
     @property
     def is_asking(self) -> bool:

@@ -160,6 +160,19 @@ class Engine:
             answers.check(key, task.input_requests[key], answer)
         return await self._apply(task, InputProvided(fitting)) if fitting or task.status.is_terminal else task
 
+    async def answer_with_error(
+        self, task_id: str, owner: str | None, key: str, *, message: str, code: int, data: Any = None
+    ) -> Task:
+        """Deliver an error in place of one answer: whoever was asked could not or would not answer at all.
+
+        Raises:
+            AlreadyFinished: The task is terminal.
+        """
+        task = await self.get(task_id, owner)
+        if key not in task.input_requests and not task.status.is_terminal:
+            return task
+        return await self._apply(task, InputProvided({key: answers.error(message, code, data)}))
+
     async def cancel(self, task_id: str, owner: str | None = None, reason: str | None = None) -> Task:
         """Cancel at once. Whoever works on it notices, and a late result is refused.
 

@@ -65,6 +65,14 @@ class LeaseLost(Refused):
     """The reporting worker no longer holds the task."""
 
 
+class NotAnswered(CoatcheckError):
+    """Whoever was asked answered with an error, which is now the work's to deal with."""
+
+    def __init__(self, message: str, code: int = -32603, data: object = None) -> None:
+        super().__init__(message)
+        self.message, self.code, self.data = message, code, data
+
+
 class ToolFailed(CoatcheckError):
     """Raised by a tool to end its task as failed, with an error code and data of its own."""
 

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -78,8 +78,11 @@ class Worker:
         ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
         idempotency_key: str | None = None,
         meta: Mapping[str, Any] | Payload = NOTHING,
+        made: Callable[[Task], None] | None = None,
     ) -> Task:
         """Make a task for one of this worker's tools. With a slot free it is written as claimed, and starts at once.
+
+        `made` is told of it before it starts here.
 
         Raises:
             InvalidArgument: There is no such tool, or a wish cannot be met.
@@ -92,9 +95,12 @@ class Worker:
         terms = known.terms if ttl is msgspec.UNSET else msgspec.structs.replace(known.terms, ttl=ttl)
         wishes: dict[str, Any] = {"owner": owner, "terms": terms, "idempotency_key": idempotency_key, "meta": meta}
         if self._is_stopping or not self._reserve(1):
-            return await self._engine.submit(tool, arguments, **wishes)
+            task = await self._engine.submit(tool, arguments, **wishes)
+            if made:
+                made(task)
+            return task
         # A caller that goes away in the middle must not leave a task that is claimed and never started.
-        submit = asyncio.create_task(self._submit_claimed(tool, arguments, **wishes))
+        submit = asyncio.create_task(self._submit_claimed(tool, arguments, made, **wishes))
         self._submits.add(submit)
         submit.add_done_callback(self._submits.discard)
         return await asyncio.shield(submit)
@@ -118,13 +124,21 @@ class Worker:
         await self._is_idle.wait()
 
     async def _submit_claimed(
-        self, tool: str, arguments: Mapping[str, Any] | Payload, *, idempotency_key: str | None, **rest: Any
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | Payload,
+        made: Callable[[Task], None] | None,
+        *,
+        idempotency_key: str | None,
+        **rest: Any,
     ) -> Task:
         is_started = False
         try:
             task = await self._engine.submit(
                 tool, arguments, idempotency_key=idempotency_key, claimed_by=self.name, **rest
             )
+            if made:
+                made(task)
             is_ours = task.lease is not None and task.lease.worker == self.name
             if is_ours and (idempotency_key is None or not self._is_running(task)):
                 is_started = True

@@ -9,15 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from coatcheck.dialects.v2026 import (
-    WireTask,
-    milliseconds,
-    plain,
-    write_created,
-    write_error,
-    write_notification,
-    write_task,
-)
+from coatcheck.dialects.v2026 import WireTask, plain, write_created, write_notification, write_task
+from coatcheck.dialects.words import milliseconds, write_error
 from coatcheck.payload import encode
 from coatcheck.task import Failure, InputRequest, Lease, Progress, Status, Task
 from coatcheck.testing.builders import NOW, a_task

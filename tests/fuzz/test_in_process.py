@@ -15,7 +15,7 @@ import pytest
 
 from coatcheck.dialects.v2026 import VERSION
 from coatcheck.ids import Ids
-from coatcheck.server.http_app import http_app
+from coatcheck.server.http.app import http_app
 from tests.fuzz.asgi import PATIENCE, Answer, send
 from tests.fuzz.campaign import Campaign, a_seed
 from tests.fuzz.checks import heard_errors, told

@@ -320,4 +320,4 @@ async def test_the_served_application_speaks_with_the_old_generation(server: Tas
     async with _served(_with_add(server)) as caller:
         answer = (await caller.post(body, given)).message()
     assert answer["result"]["protocolVersion"] == "2025-11-25"
-    assert "tasks" not in answer["result"]["capabilities"]
+    assert answer["result"]["capabilities"]["tasks"]["cancel"] == {}

@@ -198,17 +198,18 @@ async def test_methods_of_the_old_generation_do_not_exist_in_memory_either(serve
 
 
 @requirement("S-072", "S-006")
-async def test_a_client_of_the_old_generation_gets_plain_answers_and_no_task_methods(server: TaskServer) -> None:
+async def test_a_client_of_the_old_generation_gets_plain_answers(server: TaskServer) -> None:
     @server.tool(task=True)
     async def add(a: int) -> int:
         return a + 1
 
     async with in_memory(server, mode="legacy") as caller:
         assert (await caller.client.call_tool("add", {"a": 1})).structured_content == {"result": 2}
-        for method in METHODS:
-            assert (await _refusal(caller, method, _params(method, "a")))[0] == -32601
-        capabilities = caller.client.server_capabilities
-    assert capabilities is None or capabilities.tasks is None
+
+
+async def test_a_client_of_the_old_generation_does_not_find_the_methods_of_the_new(server: TaskServer) -> None:
+    async with in_memory(server, mode="legacy") as caller:
+        assert (await _refusal(caller, "tasks/update", {"taskId": "a", "inputResponses": {}}))[0] == -32601
 
 
 @requirement("S-072", "R-09")

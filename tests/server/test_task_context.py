@@ -38,7 +38,7 @@ async def test_a_tool_finds_its_task(server: TaskServer, as_task: bool) -> None:
     async def look(task: TaskContext) -> str:
         return f"{task.task.call.tool} {bool(task.task.id)}"
 
-    assert await _text(server, "look", as_task=as_task) == f"look {as_task}"
+    assert await _text(server, "look", as_task=as_task) == "look True"
 
 
 @both_ways
@@ -156,8 +156,8 @@ async def test_a_plain_call_reports_progress_to_its_caller(server: TaskServer) -
     assert seen == [(1, 2, "half")]
 
 
-async def test_a_plain_call_cannot_ask_through_its_task(server: TaskServer) -> None:
-    @server.tool(task=True)
+async def test_a_call_that_is_no_task_cannot_ask_through_it(server: TaskServer) -> None:
+    @server.tool(task=False)
     async def ask(task: TaskContext) -> str:
         return str(await task.elicit("Who?", {"type": "object"}))
 

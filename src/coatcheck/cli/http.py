@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 
 from coatcheck.cli.protocol import JoiningProtocol
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.http_app import http_app
+from coatcheck.server.http.app import http_app
 from coatcheck.server.tasks import Tasks, tasks_of
 
 _GRACE_SECONDS = 15

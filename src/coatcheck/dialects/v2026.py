@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from coatcheck.dialects.words import WireError, lifetime, message, poll_interval, write_error
 from coatcheck.payload import Payload, decode
-from coatcheck.task import NOTHING, Failure, InputRequest, Status, Task
+from coatcheck.task import NOTHING, InputRequest, Status, Task
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 VERSION = "2026-07-28"
 
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-NOT_FOUND = "Failed to retrieve task: Task not found"
-
 _FRAME = b'{"resultType":"complete"'
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class WireRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,14 +23,6 @@ class WireRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     method: str
     params: Payload | UnsetType = UNSET
-
-
-class WireError(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A JSON-RPC error."""
-
-    code: int
-    message: str
-    data: Payload | UnsetType = UNSET
 
 
 class WireTask(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -69,30 +57,20 @@ def write_notification(task: Task, meta: dict[str, Any]) -> WireTask:
     return _write(task, meta=meta, **_payload(task))
 
 
-def write_error(failure: Failure) -> WireError:
-    """Return the JSON-RPC error the call ended with. What failed outside the tool is an internal error."""
-    code = INTERNAL_ERROR if failure.code is None else failure.code
-    return WireError(code=code, message=failure.message, data=failure.data)
-
-
 def plain(wire: WireTask) -> dict[str, Any]:
     """Return the same as dicts and lists, for those who serialize themselves."""
     return decode(Payload(msgspec.json.encode(wire)))
-
-
-def milliseconds(duration: timedelta) -> int:
-    return duration // _MILLISECOND
 
 
 def _write(task: Task, **rest: Any) -> WireTask:
     return WireTask(
         task_id=task.id,
         status=task.status.value,
-        status_message=_message(task) or UNSET,
+        status_message=message(task) or UNSET,
         created_at=task.created_at,
         last_updated_at=task.updated_at,
-        ttl_ms=None if task.expires_at is None else milliseconds(task.expires_at - task.created_at),
-        poll_interval_ms=max(milliseconds(task.poll_interval), 1),
+        ttl_ms=lifetime(task),
+        poll_interval_ms=poll_interval(task),
         **rest,
     )
 
@@ -119,18 +97,3 @@ def _result(kept: Payload | UnsetType) -> Payload | UnsetType:
 
 def _request(request: InputRequest) -> WireRequest:
     return WireRequest(request.method, UNSET if request.params == NOTHING else request.params)
-
-
-def _message(task: Task) -> str | None:
-    """Say where the task is in a sentence. This generation has no progress of its own, so it is part of it."""
-    if task.failure:
-        return task.failure.message
-    if task.is_waiting and task.attempt == 0:
-        return "Waiting for a worker"
-    if task.status is Status.INPUT_REQUIRED and task.status_message is None:
-        return "Waiting for an answer"
-    if task.progress is None or task.status.is_terminal:
-        return task.status_message
-    done, total = task.progress.done, task.progress.total
-    progress = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-    return f"{task.status_message} ({progress})" if task.status_message else progress

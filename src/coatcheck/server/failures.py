@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from coatcheck.dialects.v2026 import EXTENSION, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
+from coatcheck.dialects.v2026 import EXTENSION
+from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND
 from coatcheck.errors import CoatcheckError, InvalidArgument, QuotaExceeded, StoreError, TaskNotFound
+from coatcheck.server.calls.caller import MODERN, Caller
 
 logger = logging.getLogger("coatcheck")
 
@@ -27,10 +29,16 @@ def as_protocol_errors() -> Generator[None]:
         raise protocol_error(error) from error
 
 
-def missing_tasks(message: str) -> MCPError:
-    """Return the error for a caller that did not declare the extension in this request."""
+def wrong_way(tool: str, caller: Caller, version: str) -> MCPError:
+    """Return the error for a caller and a tool that have no way in common, as its generation has it."""
+    if caller is Caller.ASKS_FOR_TASK:
+        return MCPError(METHOD_NOT_FOUND, f"Tool {tool!r} does not run as a task; call it without `task`")
+    if version not in MODERN:
+        return MCPError(METHOD_NOT_FOUND, f"Tool {tool!r} runs as a task only; call it with `task`")
     return MCPError(
-        MISSING_REQUIRED_CLIENT_CAPABILITY, message, {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        MISSING_REQUIRED_CLIENT_CAPABILITY,
+        f"Tool {tool!r} runs as a task only, and the client did not declare {EXTENSION}",
+        {"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Literal, get_args
 
@@ -9,6 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from coatcheck.errors import InvalidArgument
 from coatcheck.policy import Duration, Terms, duration
+
+_LONGEST_HOLD = 45.0
+"""Most hosts cut calls after a minute."""
 
 Mode = Literal["forbidden", "optional", "required"]
 
@@ -18,7 +22,7 @@ class TaskPolicy:
     """Whether calls of a tool become tasks, and on what terms. Durations are timedeltas or seconds."""
 
     mode: Mode | UnsetType = UNSET
-    """forbidden: never a task. optional: a task for clients that can, a plain call for others. required: only tasks."""
+    """forbidden: never a task. optional: a task for clients that can, held for others. required: only tasks."""
     _: KW_ONLY
     ttl: Duration | UnsetType | None = UNSET
     """Lifetime from creation; None: unlimited, where the operator allows it."""
@@ -28,7 +32,14 @@ class TaskPolicy:
     resumable: bool | UnsetType = UNSET
     """Run again after its worker was lost, with recorded steps and answers replayed; otherwise fail, and say so."""
     promote_after: Duration | UnsetType | None = UNSET
-    """Answer directly if the tool is done by then, with a task if not; None: with a task at once."""
+    """Answer directly if the tool is done by then, if not with a task, or to clients without tasks with a ticket.
+
+    Left out: a task at once, a ticket after 45 seconds. None: a task at once, and no ticket however long it takes.
+    """
+    fallback: bool | UnsetType = UNSET
+    """Whether a tool that is `required` to be a task is `optional` to clients without tasks."""
+    cancel_on_disconnect: bool | UnsetType = UNSET
+    """Whether a call of a client without tasks is cancelled when that client gives up waiting for it."""
 
     def __post_init__(self) -> None:
         if self.mode is not UNSET and self.mode not in get_args(Mode):
@@ -57,6 +68,13 @@ class TaskPolicy:
         if self.promote_after is UNSET or self.promote_after is None:
             return None
         return duration("promote_after", self.promote_after).total_seconds()
+
+    @property
+    def longest_hold(self) -> float:
+        """Return for how many seconds the call of a client without tasks is held before it gets a ticket."""
+        if self.promote_after is UNSET:
+            return _LONGEST_HOLD
+        return math.inf if self.promote_after is None else duration("promote_after", self.promote_after).total_seconds()
 
 
 TaskWish = TaskPolicy | Mode | bool

@@ -16,7 +16,10 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument
-from coatcheck.policy import Duration, Policy
+from coatcheck.policy import Duration, Policy, duration
+from coatcheck.server.identity import Identity
+from coatcheck.server.v2025.status import StatusNews
+from coatcheck.server.waiting.vigil import Vigils
 from coatcheck.tool import Tool
 from coatcheck.wiring import open_engine
 from coatcheck.worker import Worker
@@ -44,6 +47,10 @@ class Settings:
     """How long running tasks have to finish when the server stops."""
     subscriptions: SubscriptionBus | None = None
     """The server's, for tools that tell of changes to what it offers."""
+    heartbeat: Duration = 15.0
+    """How long the caller of a slow tool is left without a sign of life."""
+    binds_sessions: bool = True
+    """Whether tasks of callers without a principal are for their session only."""
     lifespan: Lifespan | None = None
     """The author's own; its state is what tool bodies find in their `Context`."""
 
@@ -71,13 +78,21 @@ class Running:
     subscriptions: SubscriptionBus | None
     engine: Engine
     worker: Worker | None
+    identity: Identity
+    vigils: Vigils
+    news: StatusNews
     loop: asyncio.AbstractEventLoop
     streams_end: asyncio.Event
     """Set when the server begins to stop, for those who hold a stream open."""
     closing: asyncio.Event
 
     def end_streams(self) -> None:
-        self.loop.call_soon_threadsafe(self.streams_end.set)
+        self.loop.call_soon_threadsafe(self.end_streams_now)
+
+    def end_streams_now(self) -> None:
+        self.streams_end.set()
+        self.vigils.stop()
+        self.news.stop()
 
 
 class Runtime:
@@ -120,7 +135,7 @@ class Runtime:
             if self._guests == 0:
                 host, self._host = self._host, None
                 if self._running:
-                    self._running.streams_end.set()
+                    self._running.end_streams_now()
                     self._running.closing.set()
                 if host:
                     await asyncio.gather(host, return_exceptions=True)
@@ -152,14 +167,17 @@ class Runtime:
         if slots:
             worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots, grace=settings.grace))
         return Running(
-            server,
-            state,
-            settings.subscriptions,
-            engine,
-            worker,
-            asyncio.get_running_loop(),
-            asyncio.Event(),
-            asyncio.Event(),
+            server=server,
+            state=state,
+            subscriptions=settings.subscriptions,
+            engine=engine,
+            worker=worker,
+            identity=Identity(binds_sessions=settings.binds_sessions),
+            vigils=Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds()),
+            news=StatusNews(engine),
+            loop=asyncio.get_running_loop(),
+            streams_end=asyncio.Event(),
+            closing=asyncio.Event(),
         )
 
 

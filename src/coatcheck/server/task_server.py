@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 
 from coatcheck.errors import InvalidArgument
 from coatcheck.policy import Duration, Policy
-from coatcheck.server.fast_path import FastPath
-from coatcheck.server.http_app import replaced
+from coatcheck.server.http.app import replaced
+from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.policy import TaskWish
 from coatcheck.server.runtime import Lifespan
 from coatcheck.server.tasks import Tasks
@@ -44,6 +44,9 @@ class TaskServer(MCPServer[Any]):
         key: str | None = None,
         strict_headers: bool = True,
         grace: Duration = 10.0,
+        heartbeat: Duration = 15.0,
+        bind_sessions: bool = True,
+        fallback_tools: bool = True,
         subscriptions: SubscriptionBus | Literal[False] | None = None,
         tools: Sequence[Tool] = (),
         lifespan: Lifespan | None = None,
@@ -62,6 +65,9 @@ class TaskServer(MCPServer[Any]):
             key=key,
             strict_headers=strict_headers,
             grace=grace,
+            heartbeat=heartbeat,
+            bind_sessions=bind_sessions,
+            fallback_tools=fallback_tools,
             subscriptions=bus,
             lifespan=lifespan,
         )

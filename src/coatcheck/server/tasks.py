@@ -18,12 +18,20 @@ from coatcheck.dialects.v2026 import EXTENSION
 from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, duration, lifetime
-from coatcheck.server.calls import Calls, SimpleTool
-from coatcheck.server.listen import METHOD, listen
-from coatcheck.server.methods import VERSIONS, Methods, RequestContext
+from coatcheck.server.bindings import bindings
+from coatcheck.server.calls.caller import MODERN, Acquaintances
+from coatcheck.server.calls.calls import Calls
+from coatcheck.server.calls.toolbox import SimpleTool, Toolbox
+from coatcheck.server.discovery import Discovery
+from coatcheck.server.hook import Hook, RequestContext
 from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
-from coatcheck.server.polling import PollLimit
+from coatcheck.server.polling import PollLimit, Polls
 from coatcheck.server.runtime import Lifespan, Running, Runtime, Settings
+from coatcheck.server.taskless.tools import TicketTools
+from coatcheck.server.v2025.methods import Methods as OlderMethods
+from coatcheck.server.v2026.listen import METHOD as LISTEN
+from coatcheck.server.v2026.listen import listen
+from coatcheck.server.v2026.methods import Methods as NewerMethods
 from coatcheck.task import Task
 from coatcheck.wiring import open_store
 
@@ -52,6 +60,9 @@ class Tasks(Extension):
         key: str | None = None,
         strict_headers: bool = True,
         grace: Duration = 10.0,
+        heartbeat: Duration = 15.0,
+        bind_sessions: bool = True,
+        fallback_tools: bool = True,
         subscriptions: SubscriptionBus | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
@@ -61,19 +72,47 @@ class Tasks(Extension):
         anonymous callers together, `policy.quota` those of each known one. `poll_limit` refuses polls more often
         than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves them to others.
         `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for. `grace`
-        is what running tasks have to finish when the server stops. `subscriptions` is the server's own, if it has
-        one; without it, `ctx.notify_…` is for plain calls only.
+        is what running tasks have to finish when the server stops. `heartbeat` is how long the caller of a slow tool
+        is left without progress. `bind_sessions=False` lets callers without a principal use a task's id in any session,
+        as after a restart. `fallback_tools=False` offers no tools to clients without tasks. `subscriptions` is the
+        server's own, if it has one; without it, `ctx.notify_…` is for plain calls only.
         """
         if concurrency < 0:
             raise InvalidArgument(f"concurrency must be 0 or more, but it is {concurrency}.")
         self._default = policy_of(default).over(_BUILT_IN)
         policy = msgspec.structs.replace(policy, anonymous_quota=max_unfinished)
         duration("grace", grace)
-        self._settings = Settings(store, concurrency, policy, key, strict_headers, grace, subscriptions, lifespan)
-        self._runtime = Runtime(self._settings, lambda: [self._calls.tool(name) for name in self._calls.policies])
-        self._calls = Calls(self._runtime)
-        polls = None if poll_limit is None else PollLimit(poll_limit)
-        self._methods = Methods(self._runtime, polls, self._settings.needs_name)
+        duration("heartbeat", heartbeat)
+        self._settings = Settings(
+            store=store,
+            concurrency=concurrency,
+            policy=policy,
+            key=key,
+            strict_headers=strict_headers,
+            grace=grace,
+            heartbeat=heartbeat,
+            binds_sessions=bind_sessions,
+            subscriptions=subscriptions,
+            lifespan=lifespan,
+        )
+        self._runtime = Runtime(self._settings, lambda: [self._toolbox.tool(name) for name in self._toolbox.policies])
+        self._toolbox = Toolbox(self._runtime)
+        self._polls = Polls(self._runtime, None if poll_limit is None else PollLimit(poll_limit))
+        acquaintances = Acquaintances()
+        self._calls = Calls(self._runtime, self._toolbox, acquaintances)
+        self._older = OlderMethods(self._runtime, self._polls, acquaintances)
+        self._newer = NewerMethods(self._runtime, self._polls, self._settings.needs_name)
+        self._ticket_tools = TicketTools(self._runtime) if fallback_tools else None
+        told = Discovery(self._runtime, self._toolbox.policies, acquaintances, self._ticket_tools)
+        self.middleware = Hook(
+            {
+                "initialize": told.initialize,
+                "tools/list": told.list_tools,
+                "tools/call": _pass_on,
+                LISTEN: self._listen,
+            }
+        )
+        """The part an extension has no hook for."""
 
     # For authors
 
@@ -93,17 +132,17 @@ class Tasks(Extension):
         """Return what to register with the server under `name` in place of `function`. Works at any time."""
         policy = policy_of(task).over(self._default)
         lifetime(self._settings.policy, policy.terms())  # refuse now what would be refused in every call
-        return self._calls.add(function, name, policy)
+        return self._toolbox.add(function, name, policy)
 
     def register(self, function: Callable[..., Any], name: str, task: TaskWish | None = None) -> Callable[..., Any]:
         """As `add`, for those who see to it that what is returned is, and stays, the tool of that name."""
         registered = self.add(function, name, task)
-        self._calls.note_simple(registered, name)
+        self._toolbox.note_simple(registered, name)
         return registered
 
     def remove(self, name: str) -> None:
         """Forget a tool. Its tasks wait for a server that has it."""
-        self._calls.remove(name)
+        self._toolbox.remove(name)
 
     @asynccontextmanager
     async def lifespan(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
@@ -111,12 +150,15 @@ class Tasks(Extension):
         if self.middleware not in server.middleware:
             server.middleware.append(self.middleware)
         if not self._runtime.is_running:
-            self._look_for_strays({tool.name for tool in await server.list_tools()})
+            names = {tool.name for tool in await server.list_tools()}
+            self._look_for_strays(names)
+            if self._ticket_tools:
+                self._ticket_tools.add_to(server, names)
         async with self._runtime.serve(server) as state:
             yield state
 
     def _look_for_strays(self, names: set[str]) -> None:
-        for name in self._calls.policies.keys() - names:
+        for name in self._toolbox.policies.keys() - names:
             logger.warning(
                 "There is no tool %r here to make tasks of; put @tasks.tool() directly under @server.tool(), "
                 "with the same name",
@@ -156,21 +198,21 @@ class Tasks(Extension):
 
     def describe(self) -> list[str]:
         """Return the tools that may be tasks, and how, for people to read."""
-        return [f"{name} ({policy.mode})" for name, policy in sorted(self._calls.policies.items())]
+        return [f"{name} ({policy.mode})" for name, policy in sorted(self._toolbox.policies.items())]
 
     # For the shorter way
 
     @property
     def may_shorten(self) -> bool:
         """Whether a poll has no effect but its answer."""
-        return self._runtime.is_running and not self._methods.counts_polls
+        return self._runtime.is_running and not self._polls.are_counted
 
     @property
     def simple_tools(self) -> Mapping[str, SimpleTool]:
-        return self._calls.simple
+        return self._toolbox.simple
 
     async def poll(self, task_id: str, *, owner: str | None) -> Task:
-        return await self._methods.poll(task_id, owner)
+        return await self._polls.poll(task_id, owner)
 
     async def submit(self, name: str, arguments: Payload, *, owner: str | None, meta: Payload) -> Task:
         return await self._calls.submit(name, arguments, owner=owner, meta=meta)
@@ -178,18 +220,22 @@ class Tasks(Extension):
     # For the SDK
 
     def methods(self) -> Sequence[MethodBinding]:
-        return self._methods.bindings()
+        return bindings(self._older, self._newer)
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
     ) -> HandlerResult:
         return await self._calls.intercept(params, ctx, call_next)
 
-    async def middleware(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-        """The part an extension has no hook for: streams."""
-        if ctx.method == METHOD and ctx.request_id is not None and ctx.protocol_version in VERSIONS:
+    async def _listen(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        if ctx.protocol_version in MODERN:
             return await listen(self._runtime.running, ctx, call_next)
         return await call_next(ctx)
+
+
+async def _pass_on(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+    """For what is answered by the way, with `Verbatim`."""
+    return await call_next(ctx)
 
 
 def tasks_of(server: MCPServer[Any]) -> Tasks | None:

@@ -15,9 +15,9 @@ from pydantic_core import PydanticSerializationError
 from coatcheck.context import TaskContext
 from coatcheck.errors import Refused, TaskNotFound, ToolFailed
 from coatcheck.payload import Payload, encode
-from coatcheck.server.background import TaskChannel, background_context, inputs
+from coatcheck.server.bodies.background import TaskChannel, background_context, inputs
+from coatcheck.server.calls.stand_in import running
 from coatcheck.server.runtime import Running
-from coatcheck.server.stand_in import running
 from coatcheck.tool import Outcome
 
 logger = logging.getLogger("coatcheck")
@@ -39,7 +39,7 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
             if isinstance(result, CallToolResult):
                 break
             # What it asks by multi-round-trip now is asked of the task's caller.
-            given = inputs(await _answers(context, result), result.request_state)
+            given = inputs(await _answers(served, context, result), result.request_state)
     except MCPError as error:
         raise ToolFailed(error.message, error.code, error.data) from error
     except ToolError as error:
@@ -51,8 +51,8 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
     return Outcome(write_result(result), is_error=result.is_error)
 
 
-async def _answers(context: TaskContext, result: InputRequiredResult) -> dict[str, Any]:
-    channel = TaskChannel(context)
+async def _answers(served: Running, context: TaskContext, result: InputRequiredResult) -> dict[str, Any]:
+    channel = TaskChannel(context, served.vigils.lines)
     asked = {
         key: question.model_dump(by_alias=True, mode="json", exclude_none=True)
         for key, question in (result.input_requests or {}).items()

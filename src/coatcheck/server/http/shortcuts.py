@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from coatcheck.dialects.v2026 import EXTENSION, VERSION, WireTask, write_created, write_task
 from coatcheck.errors import CoatcheckError
 from coatcheck.payload import Payload
-from coatcheck.server.methods import TaskParams
-from coatcheck.server.record import write_request
+from coatcheck.server.calls.record import write_request
+from coatcheck.server.params import TaskParams
 from coatcheck.server.tasks import Tasks
 from coatcheck.task import NOTHING
 

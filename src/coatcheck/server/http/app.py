@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coatcheck.server.fast_path import FastPath
-from coatcheck.server.replay import read_body, replay
+from coatcheck.server.http.fast_path import FastPath
+from coatcheck.server.http.replay import read_body, replay
 from coatcheck.server.tasks import Tasks
 
 Answer = Callable[[ASGIApp], ASGIApp]

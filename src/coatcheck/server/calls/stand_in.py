@@ -17,9 +17,9 @@ from mcp.shared.exceptions import MCPError
 
 from coatcheck import wiring
 from coatcheck.context import TaskContext
-from coatcheck.dialects.v2026 import INTERNAL_ERROR
+from coatcheck.dialects.words import INTERNAL_ERROR
 from coatcheck.errors import ToolFailed
-from coatcheck.server.plain_context import PlainContext
+from coatcheck.server.bodies.plain_context import PlainContext
 from coatcheck.sync_context import SyncContext
 
 

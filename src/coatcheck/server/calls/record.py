@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from mcp.server.context import ServerRequestContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     CallToolRequestParams,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET, UnsetType
 
 from coatcheck.payload import Payload, encode
+from coatcheck.server.hook import RequestContext
 
 _ENVELOPE = {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY}
+ASKABLE: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+"""The capabilities of a client that can be asked everything."""
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -35,16 +38,32 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 _decoder = msgspec.json.Decoder(Request)
 
 
-def read_request(ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> Payload:
+def read_request(ctx: RequestContext, params: CallToolRequestParams, *, can_be_asked: bool = False) -> Payload:
     """Return what to remember of a call, as a task's `meta`.
+
+    `can_be_asked`: whatever the client itself can be asked, there is a way to ask everything.
 
     Raises:
         InvalidArgument: It has no JSON form.
     """
     raw: Mapping[str, Any] = ctx.params or {}
     meta: Any = raw.get("_meta")
-    envelope = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
+    envelope = dict(cast("dict[str, Any]", meta)) if isinstance(meta, dict) else {}
+    if ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+        envelope |= _said_hello(ctx)
+    if can_be_asked:
+        declared: Any = envelope.get(CLIENT_CAPABILITIES_META_KEY)
+        envelope[CLIENT_CAPABILITIES_META_KEY] = {**ASKABLE, **(declared if isinstance(declared, dict) else {})}
     return write_request(ctx.protocol_version, envelope, raw.get("inputResponses"), params.request_state)
+
+
+def _said_hello(ctx: RequestContext) -> dict[str, Any]:
+    """Return what clients said once, before 2026-07-28, in the place where they say it with each request now."""
+    client = ctx.session.client_params
+    if client is None:
+        return {}
+    said = client.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return {CLIENT_CAPABILITIES_META_KEY: said["capabilities"], CLIENT_INFO_META_KEY: said["clientInfo"]}
 
 
 def write_request(version: str, meta: Mapping[str, Any], responses: Any = None, state: str | None = None) -> Payload:

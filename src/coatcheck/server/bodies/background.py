@@ -21,10 +21,11 @@ from msgspec import UNSET
 
 from coatcheck.answers import elicitation_answer
 from coatcheck.context import TaskContext
-from coatcheck.errors import InvalidArgument
+from coatcheck.errors import InvalidArgument, NotAnswered
 from coatcheck.payload import Payload, decode
-from coatcheck.server.record import Request, restore_request
+from coatcheck.server.calls.record import Request, restore_request
 from coatcheck.server.runtime import Running
+from coatcheck.server.waiting.live import Lines
 
 _USUAL_BYTES = 4096
 _ASKS_AS = "2025-11-25"
@@ -51,7 +52,7 @@ def background_context(
     `given` are answers to what the tool asked by multi-round-trip in the task; None: those that came with the call.
     """
     request = restore_request(context.task.call.meta)
-    channel = TaskChannel(context)
+    channel = TaskChannel(context, running.vigils.lines)
     return Context(
         request_context=ServerRequestContext(
             session=ServerSession(channel, TaskConnection(channel, client_of(request))),
@@ -110,14 +111,14 @@ _MADE_LATER: dict[str, Callable[[], Any]] = {"initialized": _set_event, "state":
 class TaskChannel:
     """The SDK's `DispatchContext`, structurally: requests are put to the task's caller, progress goes to its row."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_lines")
 
     transport = _TRANSPORT
     can_send_request = True
     message_metadata = None
 
-    def __init__(self, context: TaskContext) -> None:
-        self._context = context
+    def __init__(self, context: TaskContext, lines: Lines) -> None:
+        self._context, self._lines = context, lines
 
     @property
     def request_id(self) -> str:
@@ -137,11 +138,15 @@ class TaskChannel:
                 return await self._context.ask(method, params or {}, _answer(method, params or {}))
         except TimeoutError:
             raise MCPError(REQUEST_TIMEOUT, f"Nobody answered {method} in time") from None
+        except NotAnswered as error:
+            raise MCPError(error.code, error.message, error.data) from None
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Logs and the like have no place in a task."""
+        """Logs and the like have no place in a task, but whoever still waits for it may have them."""
+        await self._lines.notify(self._context.task.id, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        await self._lines.progress(self._context.task.id, progress, total, message)
         with suppress(InvalidArgument):  # in a plain call it would not have stopped the tool either
             await self._context.progress(progress, total, message)
 

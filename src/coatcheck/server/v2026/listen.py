@@ -20,11 +20,12 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from coatcheck.dialects.v2026 import EXTENSION, INVALID_PARAMS, plain, write_notification
+from coatcheck.dialects.v2026 import EXTENSION, plain, write_notification
+from coatcheck.dialects.words import INVALID_PARAMS
 from coatcheck.errors import StoreError, TaskNotFound
 from coatcheck.server.failures import as_protocol_errors
-from coatcheck.server.identity import owner_of
 from coatcheck.server.runtime import Running
+from coatcheck.server.waiting.notifications import notify
 from coatcheck.task import Task
 
 logger = logging.getLogger("coatcheck")
@@ -33,11 +34,6 @@ METHOD = "subscriptions/listen"
 _MOST_TASKS = 1000
 _LONG_POLL_SECONDS = 3600.0
 _RETRY_SECONDS = 1.0
-
-
-class TaskNotification(types.Notification[dict[str, Any], str]):
-    method: str = "notifications/tasks"
-    params: dict[str, Any]
 
 
 async def listen(running: Running, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -79,7 +75,7 @@ async def _accepted(running: Running, ctx: ServerRequestContext[Any, Any]) -> Se
     if wanted is None:
         return None
     require_client_extension(ctx, EXTENSION)
-    owner, accepted = owner_of(ctx), list[Task]()
+    owner, accepted = running.identity.owner_of(ctx), list[Task]()
     with as_protocol_errors():
         for task_id in wanted:
             with suppress(TaskNotFound):
@@ -124,8 +120,7 @@ async def _watch(running: Running, ctx: ServerRequestContext[Any, Any], session:
         while told is None or not task.status.is_terminal:
             task = await _fresh(running, task, has_been_told=told is not None)
             if task.updated_at != told:
-                body = TaskNotification(params=plain(write_notification(task, meta)))
-                await ctx.session.send_notification(cast("Any", body), related_request_id=ctx.request_id)
+                await notify(ctx, "notifications/tasks", plain(write_notification(task, meta)), own_stream=True)
                 told = task.updated_at
 
 

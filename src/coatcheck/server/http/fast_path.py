@@ -22,9 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coatcheck.dialects.v2026 import VERSION
 from coatcheck.errors import StoreError
 from coatcheck.server.failures import protocol_error
+from coatcheck.server.http.replay import read_body, replay
+from coatcheck.server.http.shortcuts import REFUSALS, Clients, HandIns, Polls, Request, Shortcut
 from coatcheck.server.identity import is_anonymous
-from coatcheck.server.replay import read_body, replay
-from coatcheck.server.shortcuts import REFUSALS, Clients, HandIns, Polls, Request, Shortcut
 from coatcheck.server.tasks import Tasks
 
 _VERSION = VERSION.encode()

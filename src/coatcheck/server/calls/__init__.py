@@ -1,0 +1,1 @@
+"""`tools/call`: who becomes a task, and how."""

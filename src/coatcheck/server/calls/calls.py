@@ -1,0 +1,165 @@
+"""`tools/call`: what becomes a task is handed in, the rest runs as ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolRequestParams, CallToolResult, TextContent
+from msgspec import UNSET, UnsetType
+
+from coatcheck.dialects import v2025, v2026
+from coatcheck.dialects.words import INVALID_PARAMS
+from coatcheck.errors import CoatcheckError, QuotaExceeded
+from coatcheck.payload import Payload, encode
+from coatcheck.policy import Duration, Policy, duration
+from coatcheck.server.bodies.plain_context import PlainContext
+from coatcheck.server.calls.caller import HANDSHAKE, MODERN, Acquaintances, Caller, caller_of
+from coatcheck.server.calls.offer import Offer, offer
+from coatcheck.server.calls.outcome import outcome
+from coatcheck.server.calls.record import read_request
+from coatcheck.server.calls.stand_in import HandedIn, handing_in, running
+from coatcheck.server.calls.toolbox import Toolbox
+from coatcheck.server.calls.unasked import Unasked
+from coatcheck.server.failures import as_protocol_errors, wrong_way
+from coatcheck.server.hook import RequestContext, Verbatim
+from coatcheck.server.policy import TaskPolicy
+from coatcheck.server.runtime import Runtime
+from coatcheck.server.taskless.held import hold
+from coatcheck.task import NOTHING, Task
+
+
+class Calls:
+    """What happens when a tool is called."""
+
+    def __init__(self, runtime: Runtime, toolbox: Toolbox, acquaintances: Acquaintances) -> None:
+        self._runtime, self._toolbox, self._acquaintances = runtime, toolbox, acquaintances
+
+    async def intercept(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        """Serve one `tools/call`, as the table of offers has it."""
+        policies = self._toolbox.policies
+        policy = policies.get(params.name)
+        caller = caller_of(ctx, params) if policies else Caller.KNOWS_NO_TASKS
+        match offer(policy, caller):
+            case Offer.RUN:
+                return await self._run(params, ctx, call_next)
+            case Offer.TASK if policy:
+                return await self._hand_in(policy, params, ctx, call_next)
+            case Offer.HOLD if policy:
+                return await self._hold(policy, params, ctx, call_next)
+            case _:
+                raise wrong_way(params.name, caller, ctx.protocol_version)
+
+    async def submit(
+        self,
+        name: str,
+        arguments: Payload,
+        *,
+        owner: str | None,
+        meta: Payload,
+        ttl: Duration | UnsetType | None = UNSET,
+        made: Callable[[Task], None] | None = None,
+    ) -> Task:
+        """Make a task of a call, here if there is room; durable when this returns. `made` is told before it runs."""
+        served = self._runtime.running
+        if served.worker:
+            return await served.worker.submit(name, arguments, owner=owner, meta=meta, ttl=ttl, made=made)
+        terms = self._toolbox.policies[name].terms()
+        if ttl is not UNSET:
+            terms = msgspec.structs.replace(terms, ttl=ttl)
+        return await served.engine.submit(name, arguments, owner=owner, terms=terms, meta=meta)
+
+    async def _run(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        if params.name in self._toolbox.plain or params.name in self._toolbox.policies:
+            running.set(PlainContext(params.name, ctx.session.report_progress))
+        return await call_next(ctx)
+
+    async def _hand_in(
+        self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
+    ) -> HandlerResult:
+        """Make a task for a caller that knows what to do with it."""
+        with as_protocol_errors():
+            ttl = _wish(params, self._runtime.running.engine.policy) if ctx.protocol_version in HANDSHAKE else UNSET
+        if answer := await _before_the_body(params, ctx, call_next):
+            return answer
+        with as_protocol_errors():
+            meta = read_request(ctx, params)
+            task = await self._submit(params, ctx, meta, ttl=ttl)
+            if ctx.protocol_version in HANDSHAKE:
+                self._acquaintances.saw_use(ctx)
+                await self._runtime.running.news.begin(ctx, task)
+                raise Verbatim(v2025.write_created(task))
+            if policy.patience is not None:
+                task = await self._settled(task, policy.patience)
+                if task.status.is_terminal:
+                    await self._runtime.running.engine.forget(task)  # nobody knows its id
+                    return outcome(task, ctx.protocol_version)
+        return v2026.plain(v2026.write_created(task))
+
+    async def _hold(
+        self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
+    ) -> HandlerResult:
+        """Make a task for a caller that does not know tasks, and keep the call open."""
+        if answer := await _before_the_body(params, ctx, call_next):
+            return answer
+        served = self._runtime.running
+        with served.vigils.lines.open(ctx) as live:
+            with as_protocol_errors():
+                meta = read_request(ctx, params, can_be_asked=True)
+                try:
+                    task = await self._submit(params, ctx, meta, made=live.attach)
+                except QuotaExceeded:  # of which such a caller cannot know
+                    return await self._run(params, ctx, call_next)
+            return await hold(served, ctx, live, task, policy)
+
+    async def _submit(self, params: CallToolRequestParams, ctx: RequestContext, meta: Payload, **wishes: Any) -> Task:
+        arguments = encode(params.arguments) if params.arguments else NOTHING
+        owner = self._runtime.running.identity.owner_of(ctx)
+        return await self.submit(params.name, arguments, owner=owner, meta=meta, **wishes)
+
+    async def _settled(self, task: Task, patience: float) -> Task:
+        """Wait for the task to end or to ask. If the caller goes meanwhile, nobody will ever ask for it."""
+        engine = self._runtime.running.engine
+        try:
+            return await engine.settled(task, patience)
+        except asyncio.CancelledError:
+            with suppress(CoatcheckError):
+                await asyncio.shield(engine.cancel(task.id, task.owner, "Its caller hung up before there was a task"))
+            raise
+
+
+async def _before_the_body(params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+    """Let the SDK do all it does before a tool's body. Returns its answer, or None where the body would have begun."""
+    asks = ctx.protocol_version in MODERN
+    handing_in.set(params.name)
+    try:
+        answer = await call_next(ctx if asks else replace(ctx, session=cast("ServerSession", Unasked(ctx.session))))
+    except HandedIn:
+        return None
+    finally:
+        handing_in.set(None)
+    if params.task is not None and ctx.protocol_version in HANDSHAKE and isinstance(answer, CallToolResult):
+        # Whoever asked for a task cannot be given a result instead.
+        text = next((block.text for block in answer.content if isinstance(block, TextContent)), "")
+        raise MCPError(INVALID_PARAMS, text or f"Tool {params.name!r} refused the call")
+    return answer
+
+
+def _wish(params: CallToolRequestParams, policy: Policy) -> Duration | UnsetType | None:
+    """Return the lifetime a client of 2025-11-25 asks for; without end is cut as any other wish.
+
+    Raises:
+        InvalidArgument: It is no lifetime.
+    """
+    if params.task is None or "ttl" not in params.task.model_fields_set:
+        return UNSET
+    if params.task.ttl is None:
+        return None if policy.allows_unlimited_ttl else policy.max_ttl
+    return duration("task.ttl", params.task.ttl / 1000)

@@ -1,0 +1,26 @@
+"""What a call is answered with once its task has ended, as if there had never been one."""
+
+from __future__ import annotations
+
+from mcp.server.context import HandlerResult
+from mcp.shared.exceptions import MCPError
+from msgspec import UNSET
+
+from coatcheck.dialects.words import INTERNAL_ERROR, write_error
+from coatcheck.payload import decode
+from coatcheck.server.calls.caller import MODERN
+from coatcheck.task import Status, Task
+
+
+def outcome(task: Task, version: str) -> HandlerResult:
+    """Return the result in the words of a protocol version.
+
+    Raises:
+        MCPError: The call ended with an error.
+    """
+    if task.status is Status.COMPLETED:
+        return {"resultType": "complete", **decode(task.result)} if version in MODERN else decode(task.result)
+    if task.failure:
+        error = write_error(task.failure)
+        raise MCPError(error.code, error.message, None if error.data is UNSET else decode(error.data))
+    raise MCPError(INTERNAL_ERROR, f"The call was cancelled: {task.status_message or 'by an operator'}")

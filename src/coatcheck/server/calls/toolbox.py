@@ -1,0 +1,71 @@
+"""The tools that may be tasks, as the SDK, the worker and the shorter way through HTTP know them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.mcpserver.tools import Tool as SDKTool
+from mcp.shared.inbound import X_MCP_HEADER_KEY
+
+from coatcheck.context import TaskContext
+from coatcheck.server.bodies.body import run_body
+from coatcheck.server.calls.stand_in import stand_in, takes_context
+from coatcheck.server.policy import TaskPolicy
+from coatcheck.server.runtime import Runtime
+from coatcheck.tool import Outcome, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleTool:
+    """A tool that takes nothing from its caller but arguments."""
+
+    validate: Callable[[dict[str, Any]], Any]
+    takes_context: bool
+
+
+class Toolbox:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.policies: dict[str, TaskPolicy] = {}
+        self.simple: dict[str, SimpleTool] = {}
+        self.plain: set[str] = set()
+        """Tools that are never tasks, but take a `TaskContext`."""
+
+    def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
+        """Return what to register with the server under `name` in place of `function`."""
+        self.remove(name)
+        if policy.mode == "forbidden":
+            if not takes_context(function):
+                return function
+            self.plain.add(name)
+            return stand_in(function, name)
+        self.policies[name] = policy
+        if self._runtime.is_running and (worker := self._runtime.running.worker):
+            worker.add(self.tool(name), replace=True)
+        return stand_in(function, name)
+
+    def remove(self, name: str) -> None:
+        self.policies.pop(name, None)
+        self.simple.pop(name, None)
+        self.plain.discard(name)
+
+    def note_simple(self, function: Callable[..., Any], name: str) -> None:
+        """Remember how to validate a tool's arguments, if they are all it takes: then it can be handed in directly."""
+        policy = self.policies.get(name)
+        if policy is None or policy.patience is not None:
+            return
+        tool = SDKTool.from_function(function, name)
+        if not tool.resolved_params and X_MCP_HEADER_KEY not in str(tool.parameters):
+            self.simple[name] = SimpleTool(tool.fn_metadata.validate_arguments, tool.context_kwarg is not None)
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool as the worker knows it."""
+        policy = self.policies[name]
+
+        def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
+            simple = self.simple.get(name)
+            return run_body(self._runtime.running, context, arguments, simple is None or simple.takes_context)
+
+        return Tool(name=name, work=work, terms=policy.terms(), timeout=policy.limit)

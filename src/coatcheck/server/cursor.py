@@ -1,0 +1,54 @@
+"""Where a listing goes on: opaque to clients, and of use only to the one who got it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime
+
+import msgspec
+
+from coatcheck.errors import InvalidArgument
+from coatcheck.task import Position
+
+
+class _Cursor(msgspec.Struct, array_like=True):
+    created_at: datetime
+    task_id: str
+    seal: bytes
+
+
+_decode = msgspec.msgpack.Decoder(_Cursor).decode
+
+
+def write_cursor(position: Position, owner: str | None) -> str:
+    """Return the cursor after the task at `position` in the listing of `owner`."""
+    created_at, task_id = position
+    raw = msgspec.msgpack.encode(_Cursor(created_at, task_id, _seal(position, owner)))
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, owner: str | None) -> Position:
+    """Return the position a cursor stands for.
+
+    Raises:
+        InvalidArgument: It is damaged, or was given to someone else.
+    """
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        found = _decode(raw)
+        position = (found.created_at.astimezone(UTC), found.task_id)
+    except (ValueError, OverflowError, msgspec.MsgspecError):
+        raise InvalidArgument(_BAD) from None
+    if found.seal != _seal(position, owner):
+        raise InvalidArgument(_BAD)
+    return position
+
+
+_BAD = "Invalid cursor; list from the beginning, without one"
+
+
+def _seal(position: Position, owner: str | None) -> bytes:
+    """No secret: a forged cursor would only show its forger's own tasks."""
+    whose = [owner, position[0].isoformat(), position[1]]
+    return hashlib.blake2b(msgspec.json.encode(whose), digest_size=12).digest()

@@ -1,0 +1,43 @@
+"""A call that is held open while its task runs: answered with the result if that comes in time, else with a ticket."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+from mcp.server.context import HandlerResult
+
+from coatcheck.errors import CoatcheckError
+from coatcheck.server.calls.outcome import outcome
+from coatcheck.server.failures import as_protocol_errors
+from coatcheck.server.hook import RequestContext
+from coatcheck.server.policy import TaskPolicy
+from coatcheck.server.runtime import Running
+from coatcheck.server.taskless.ticket import write_ticket
+from coatcheck.server.waiting.live import Live
+from coatcheck.server.waiting.vigil import Stopping
+from coatcheck.task import Task
+
+_QUICK = timedelta(seconds=5)
+"""No caller gives up this early, so a result that came so soon has arrived."""
+
+
+async def hold(running: Running, ctx: RequestContext, live: Live, task: Task, policy: TaskPolicy) -> HandlerResult:
+    with as_protocol_errors():
+        try:
+            task = await running.vigils.keep(
+                ctx, task, knows_task=False, seconds=policy.longest_hold, heartbeat=live.heartbeat
+            )
+        except Stopping:
+            return write_ticket(task)
+        except asyncio.CancelledError:
+            if policy.cancel_on_disconnect is True:
+                with suppress(CoatcheckError):
+                    await asyncio.shield(running.engine.cancel(task.id, task.owner, "Its caller hung up"))
+            raise
+        if not task.status.is_terminal:
+            return write_ticket(task)
+        if task.updated_at - task.created_at < _QUICK:
+            await running.engine.forget(task)
+    return outcome(task, ctx.protocol_version)

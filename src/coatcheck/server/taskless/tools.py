@@ -1,0 +1,179 @@
+"""The tools that take tickets, for clients without tasks: look, wait, answer, cancel, list."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+
+from coatcheck.dialects import v2025
+from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidArgument
+from coatcheck.server.cursor import read_cursor, write_cursor
+from coatcheck.server.failures import protocol_error
+from coatcheck.server.runtime import Running, Runtime
+from coatcheck.server.taskless.ticket import describe, line, write_ticket
+from coatcheck.server.waiting.vigil import Stopping
+from coatcheck.task import InputRequest, Status, Task
+
+_PAGE = 50
+_LONGEST_WAIT = 50.0
+TaskId = Annotated[str, Field(description="The task id from the ticket")]
+
+
+class TicketTools:
+    """Each acts on the caller's own tasks only."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.names: set[str] = set()
+
+    def add_to(self, server: MCPServer[Any], taken: set[str]) -> None:
+        """Register those whose names are not taken: the author's own tools come first."""
+        for tool, is_read_only in self._all():
+            if tool.__name__ not in taken:
+                hints = ToolAnnotations(read_only_hint=is_read_only, open_world_hint=False)
+                MCPServer.add_tool(server, _readable(tool), annotations=hints, structured_output=False)
+                self.names.add(tool.__name__)
+
+    def _all(self) -> Sequence[tuple[Callable[..., Awaitable[CallToolResult]], bool]]:
+        return (
+            (self.get_task, True),
+            (self.wait_task, True),
+            (self.answer_task, False),
+            (self.cancel_task, False),
+            (self.list_tasks, True),
+        )
+
+    async def get_task(self, task_id: TaskId, ctx: Context[Any, Any]) -> CallToolResult:
+        """Look at a task that a slow tool call became: returns the tool's result if it is done, else how far it is."""
+        running, owner = self._caller(ctx)
+        return _collected(await running.engine.get(task_id, owner))
+
+    async def wait_task(
+        self,
+        task_id: TaskId,
+        ctx: Context[Any, Any],
+        seconds: Annotated[float, Field(ge=0, description="How long to wait at most; 50 is the most")] = 30.0,
+    ) -> CallToolResult:
+        """Wait for a task that a slow tool call became: returns the tool's result, or how far it is after a while."""
+        running, owner = self._caller(ctx)
+        task = await running.engine.get(task_id, owner)
+        with suppress(Stopping):
+            task = await running.vigils.keep(
+                ctx.request_context, task, knows_task=False, seconds=min(seconds, _LONGEST_WAIT)
+            )
+        return _collected(task)
+
+    async def answer_task(
+        self,
+        task_id: TaskId,
+        ctx: Context[Any, Any],
+        content: Annotated[
+            dict[str, Any] | str | None,
+            Field(description="The fields asked for, or text where text is asked for"),
+        ] = None,
+        action: Annotated[
+            Literal["accept", "decline", "cancel"], Field(description="Whether the question was answered at all")
+        ] = "accept",
+        question: Annotated[str | None, Field(description="Which question, if the ticket shows several")] = None,
+    ) -> CallToolResult:
+        """Answer the question a task waits for. Then call wait_task for the result."""
+        running, owner = self._caller(ctx)
+        task = await running.engine.get(task_id, owner)
+        if task.status.is_terminal:
+            return _collected(task)
+        key = _open_question(task, question)
+        answer = _answer(task.input_requests[key], action, content)
+        return write_ticket(await running.engine.answer(task_id, owner, {key: answer}))
+
+    async def cancel_task(self, task_id: TaskId, ctx: Context[Any, Any]) -> CallToolResult:
+        """Stop a task that a slow tool call became. What it has done already is not undone."""
+        running, owner = self._caller(ctx)
+        try:
+            return write_ticket(await running.engine.cancel(task_id, owner, "Cancelled by its caller"))
+        except AlreadyFinished:
+            task = await running.engine.get(task_id, owner)
+            return _error(f"Task {task_id} cannot be cancelled: it is already {v2025.status(task).value}.")
+
+    async def list_tasks(
+        self,
+        ctx: Context[Any, Any],
+        cursor: Annotated[str | None, Field(description="nextCursor of the page before")] = None,
+    ) -> CallToolResult:
+        """List the tasks that your slow tool calls became, newest first."""
+        running, owner = self._caller(ctx)
+        if not running.identity.tells_apart(ctx.request_context):
+            return _error("This server cannot tell its callers apart, so it lists no tasks; use the ids you have.")
+        after = None if cursor is None else read_cursor(cursor, owner)
+        found = await running.engine.list(owner, after=after, limit=_PAGE + 1)
+        page = found[:_PAGE]
+        more = {"nextCursor": write_cursor(page[-1].position, owner)} if len(found) > _PAGE else {}
+        text = "\n".join(line(task) for task in page) or "There are no tasks."
+        return CallToolResult(
+            content=[TextContent(type="text", text=text)],
+            structured_content={"tasks": [describe(task) for task in page], **more},
+        )
+
+    def _caller(self, ctx: Context[Any, Any]) -> tuple[Running, str | None]:
+        running = self._runtime.running
+        return running, running.identity.owner_of(ctx.request_context)
+
+
+def _readable(tool: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:
+    """Turn what is refused into a result that a model can read."""
+
+    @functools.wraps(tool)
+    async def readable(*args: Any, **kwargs: Any) -> CallToolResult:
+        try:
+            return await tool(*args, **kwargs)
+        except CoatcheckError as error:
+            return _error(protocol_error(error).message)
+
+    return readable
+
+
+def _error(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def _collected(task: Task) -> CallToolResult:
+    """Return the tool's own result, if it is there."""
+    if task.status is Status.COMPLETED:
+        return CallToolResult.model_validate(v2025.write_result(task))
+    if task.failure:
+        return _error(f"Task {task.id} of {task.call.tool} failed: {task.failure.message}")
+    if task.status is Status.CANCELLED:
+        reason = f": {task.status_message}" if task.status_message else ""
+        return _error(f"Task {task.id} of {task.call.tool} was cancelled{reason}")
+    return write_ticket(task)
+
+
+def _open_question(task: Task, question: str | None) -> str:
+    keys = list(task.input_requests)
+    if question in task.input_requests:
+        return str(question)
+    if question is None and len(keys) == 1:
+        return keys[0]
+    asked = ", ".join(keys) if keys else "none"
+    raise InvalidArgument(f"Say which question is answered; open in task {task.id}: {asked}.")
+
+
+def _answer(request: InputRequest, action: str, content: dict[str, Any] | str | None) -> dict[str, Any]:
+    """Return an answer in the protocol's words."""
+    match request.method, content:
+        case "elicitation/create", dict() if action == "accept":
+            return {"action": action, "content": content}
+        case "elicitation/create", _:
+            return {"action": action}
+        case "sampling/createMessage", str():
+            said = {"type": "text", "text": content}
+            return {"role": "assistant", "model": "unknown", "content": said}
+        case _, dict():
+            return content
+        case _:
+            raise InvalidArgument(f"{request.method} is answered with an object as content.")

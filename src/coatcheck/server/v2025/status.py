@@ -1,0 +1,71 @@
+"""`notifications/tasks/status` and `notifications/progress` for tasks that were made over 2025-11-25."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import anyio
+
+from coatcheck.dialects import v2025
+from coatcheck.engine import Engine
+from coatcheck.errors import StoreError, TaskNotFound
+from coatcheck.server.hook import RequestContext
+from coatcheck.server.waiting.heartbeat import token_of
+from coatcheck.server.waiting.notifications import notify
+from coatcheck.task import Progress, Task
+
+_STATUS = "notifications/tasks/status"
+_LONG_POLL_SECONDS = 3600.0
+_RETRY_SECONDS = 1.0
+
+
+class StatusNews:
+    """Tells the client that made a task how it goes, on the standing stream, as long as both are there."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._watchers: set[asyncio.Task[None]] = set()
+
+    async def begin(self, ctx: RequestContext, task: Task) -> None:
+        """Tell of a new task on the stream that is about to carry its answer, and watch it from now on."""
+        await notify(ctx, _STATUS, v2025.write_task(task), own_stream=ctx.session.can_send_request)
+        watcher = asyncio.create_task(self._watch(ctx, task))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    def stop(self) -> None:
+        for watcher in self._watchers:
+            watcher.cancel()
+
+    async def _watch(self, ctx: RequestContext, task: Task) -> None:
+        token, told = token_of(ctx), task.progress
+        # The task may outlive its client, or the other way round.
+        with suppress(TaskNotFound, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while not task.status.is_terminal:
+                task = await self._changed(task)
+                is_news = task.progress != told and not task.status.is_terminal
+                if token is not None and task.progress is not None and is_news:
+                    told = task.progress
+                    await self._tell_progress(ctx, task, token, told)
+                await notify(ctx, _STATUS, v2025.write_task(task), own_stream=False)
+
+    async def _changed(self, task: Task) -> Task:
+        while True:
+            try:
+                fresh = await self._engine.wait(task, _LONG_POLL_SECONDS)
+            except StoreError:
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if fresh.updated_at > task.updated_at:
+                return fresh
+
+    async def _tell_progress(self, ctx: RequestContext, task: Task, token: str | int, progress: Progress) -> None:
+        params = {
+            "progressToken": token,
+            "progress": progress.done,
+            **({} if progress.total is None else {"total": progress.total}),
+            **({} if task.status_message is None else {"message": task.status_message}),
+            "_meta": v2025.related(task.id),
+        }
+        await notify(ctx, "notifications/progress", params, own_stream=False)

@@ -1,0 +1,64 @@
+"""What a task's body says while the request that made the task is still open in the same process: it goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from mcp.server.connection import allowed_log_levels
+
+from coatcheck.server.hook import RequestContext
+from coatcheck.server.waiting.heartbeat import Heartbeat
+from coatcheck.server.waiting.notifications import notify
+from coatcheck.task import Task
+
+_LOG = "notifications/message"
+
+
+class Live:
+    """One open request, before and after its task is made."""
+
+    def __init__(self, lines: dict[str, Live], ctx: RequestContext, heartbeat: Heartbeat) -> None:
+        self._lines, self._ctx, self.heartbeat = lines, ctx, heartbeat
+        self._task_id: str | None = None
+        self._is_open = True
+
+    def attach(self, task: Task) -> None:
+        """Take what this task's body says, from its first word on."""
+        if self._is_open:
+            self._task_id = task.id
+            self._lines[task.id] = self
+
+    def close(self) -> None:
+        self._is_open = False
+        if self._task_id:
+            self._lines.pop(self._task_id, None)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        if method != _LOG or params.get("level") in allowed_log_levels(self._ctx.protocol_version, self._ctx.meta):
+            await notify(self._ctx, method, params, own_stream=True)
+
+
+class Lines:
+    """All open requests of this process that made the task they wait for."""
+
+    def __init__(self, heartbeat: float) -> None:
+        self._heartbeat = heartbeat
+        self._lines: dict[str, Live] = {}
+
+    @contextmanager
+    def open(self, ctx: RequestContext) -> Generator[Live]:
+        live = Live(self._lines, ctx, Heartbeat(ctx, self._heartbeat))
+        try:
+            yield live
+        finally:
+            live.close()
+
+    async def progress(self, task_id: str, done: float, total: float | None, message: str | None) -> None:
+        if live := self._lines.get(task_id):
+            await live.heartbeat.progress(done, total, message)
+
+    async def notify(self, task_id: str, method: str, params: Mapping[str, Any] | None) -> None:
+        if live := self._lines.get(task_id):
+            await live.notify(method, params or {})

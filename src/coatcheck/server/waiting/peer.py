@@ -1,0 +1,148 @@
+"""Questions put to the client of an open request, over the channel it came on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import CONNECTION_CLOSED
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ConfigDict
+
+from coatcheck.dialects import v2025
+from coatcheck.payload import decode
+from coatcheck.server.calls.caller import HANDSHAKE
+from coatcheck.server.hook import RequestContext
+from coatcheck.task import InputRequest, Status
+
+_POLL_SECONDS = (0.05, 60.0)
+
+
+class Unreachable(Exception):
+    """The client cannot be asked on this channel, or no longer."""
+
+
+class Peer:
+    """The client of one open request, which may be asked as long as the request is open."""
+
+    def __init__(self, ctx: RequestContext, *, knows_task: bool) -> None:
+        """`knows_task`: whether the client knows that what it waits for is a task."""
+        self._ctx = ctx
+        self._as_task = knows_task and ctx.protocol_version in HANDSHAKE
+        # Without a stream of its own, the request's questions go over the standing one, if the client has it open.
+        self._has_channel = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS and (
+            knows_task or ctx.session.can_send_request
+        )
+
+    @property
+    def client(self) -> object:
+        """What is the same in all requests of one connection."""
+        return self._ctx.session.client_params
+
+    def can_be_asked(self, request: InputRequest) -> bool:
+        declared = self._ctx.session.client_capabilities
+        if not self._has_channel or declared is None:
+            return False
+        match request.method:
+            case "elicitation/create":
+                modes = declared.elicitation
+                is_url = decode(request.params).get("mode") == "url"
+                return modes is not None and (not is_url or modes.url is not None)
+            case "sampling/createMessage":
+                return declared.sampling is not None
+            case "roots/list":
+                return declared.roots is not None
+            case _:
+                return False
+
+    async def ask(self, request: InputRequest, task_id: str) -> dict[str, Any]:
+        """Return the client's answer, in the protocol's words.
+
+        Raises:
+            MCPError: The client answered with an error.
+            Unreachable: It cannot be asked.
+        """
+        params = dict(decode(request.params))
+        if self._as_task:
+            params["_meta"] = {**(params.get("_meta") or {}), **v2025.related(task_id)}
+        return await self._send(request.method, params)
+
+    def takes_tasks(self, request: InputRequest) -> bool:
+        """Whether the client would rather be given the question as a task of its own."""
+        declared = self._ctx.session.client_capabilities
+        requests = declared.tasks.requests if declared and declared.tasks else None
+        if not self._as_task or requests is None:
+            return False
+        match request.method:
+            case "elicitation/create":
+                return requests.elicitation is not None and requests.elicitation.create is not None
+            case "sampling/createMessage":
+                return requests.sampling is not None and requests.sampling.create_message is not None
+            case _:
+                return False
+
+    async def hand_in(self, request: InputRequest, task_id: str, ttl: int | None) -> dict[str, Any]:
+        """Give the client a question as a task, and return what it said: `task`, or already the answer."""
+        meta = v2025.related(task_id)
+        terms = {} if ttl is None else {"ttl": ttl}
+        return await self._send(request.method, {**decode(request.params), "_meta": meta, "task": terms})
+
+    async def collect(self, client_task: str) -> dict[str, Any]:
+        """Poll a task the client has, and return its result."""
+        while True:
+            seen = await self._send("tasks/get", {"taskId": client_task})
+            if seen.get("status") in _TERMINAL:
+                return await self._send("tasks/result", {"taskId": client_task})
+            await asyncio.sleep(_pause(seen.get("pollInterval")))
+
+    async def withdraw(self, client_task: str) -> None:
+        """Tell the client that its task is not needed any more."""
+        with suppress(MCPError, Unreachable):
+            await self._send("tasks/cancel", {"taskId": client_task})
+
+    async def _send(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        session = self._ctx.session
+        own_stream = ServerMessageMetadata(related_request_id=self._ctx.request_id)
+        try:
+            answer = await session.send_request(
+                cast("Any", _Raw(method, params)),
+                _Anything,
+                metadata=own_stream if session.can_send_request else None,
+            )
+        except NoBackChannelError as error:
+            raise Unreachable from error
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                raise Unreachable from error
+            raise
+        return answer.model_dump(by_alias=True, mode="json", exclude_unset=True, exclude={"meta"})
+
+
+_TERMINAL = {status.value for status in Status if status.is_terminal}
+
+
+def _pause(interval: Any) -> float:
+    shortest, longest = _POLL_SECONDS
+    return min(max(interval / 1000, shortest), longest) if isinstance(interval, int | float) else 1.0
+
+
+class _Raw:
+    """A request that is sent as it is and answered with whatever comes: our own rules judge the answer."""
+
+    method = "coatcheck/any"
+    """None the SDK knows, so it does not hold the answer against its own idea of it."""
+
+    def __init__(self, method: str, params: Mapping[str, Any]) -> None:
+        self._dumped = {"method": method, "params": dict(params)}
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return self._dumped
+
+
+class _Anything(types.Result):
+    model_config = ConfigDict(extra="allow")

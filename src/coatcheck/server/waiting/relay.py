@@ -1,0 +1,140 @@
+"""A task's open questions, put to whoever waits for the task. If several do, the one who came last is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+
+from coatcheck.dialects.words import INVALID_PARAMS, lifetime
+from coatcheck.engine import Engine
+from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidAnswer, TaskNotFound
+from coatcheck.server.waiting.peer import Peer, Unreachable
+from coatcheck.task import InputRequest, Task
+
+logger = logging.getLogger("coatcheck")
+
+
+class Relays:
+    """Who waits for which task in this process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._waiting: dict[str, dict[Relay, None]] = {}
+        self.client_tasks: dict[tuple[str, str, int], str] = {}
+        """Questions that clients keep as tasks of their own, so that nobody is asked twice after a reconnect."""
+        self._errands: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def open(self, peer: Peer, task: Task) -> Generator[Relay]:
+        """Let `peer` be asked what the task asks, until the block ends."""
+        relay = Relay(self, peer)
+        waiting = self._waiting.setdefault(task.id, {})
+        for last in reversed(waiting):
+            last.pause()
+            break
+        waiting[relay] = None
+        try:
+            yield relay
+        finally:
+            del waiting[relay]
+            relay.pause()
+            for last in reversed(waiting):
+                last.resume()
+                break
+            else:
+                self._waiting.pop(task.id, None)
+
+    def run(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task
+
+
+class Relay:
+    """One who waits for a task."""
+
+    def __init__(self, relays: Relays, peer: Peer) -> None:
+        self._relays, self._peer = relays, peer
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._tried: set[str] = set()
+        self._seen: Task | None = None
+        self._is_paused = False
+
+    @property
+    def is_asking(self) -> bool:
+        return any(not ask.done() for ask in self._asked.values())
+
+    def sees(self, task: Task) -> None:
+        """Ask what is new in the task, and drop the questions that were answered elsewhere."""
+        self._seen = task
+        for key in self._asked.keys() - task.input_requests.keys():
+            self._asked.pop(key).cancel()
+            self._withdraw(task, key)
+        if self._is_paused:
+            return
+        for key, request in task.input_requests.items():
+            if key not in self._asked and key not in self._tried and self._peer.can_be_asked(request):
+                self._asked[key] = self._relays.run(self._ask(task, key, request))
+
+    def pause(self) -> None:
+        """Let someone else do the asking."""
+        self._is_paused = True
+        for ask in self._asked.values():
+            ask.cancel()
+        self._asked.clear()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        if self._seen:
+            self.sees(self._seen)
+
+    async def _ask(self, task: Task, key: str, request: InputRequest) -> None:
+        engine = self._relays.engine
+        try:
+            with suppress(AlreadyFinished, TaskNotFound):  # too late, and nobody's fault
+                try:
+                    answer = await self._answer(task, key, request)
+                    await engine.answer(task.id, task.owner, {key: answer})
+                except InvalidAnswer as error:
+                    await self._fail(task, key, MCPError(INVALID_PARAMS, str(error)))
+                except MCPError as error:
+                    await self._fail(task, key, error)
+        except Unreachable:
+            self._tried.add(key)  # the question stays open for others
+        except CoatcheckError as error:
+            self._tried.add(key)
+            logger.error("Cannot keep an answer to task %s: %s", task.id, error)
+
+    async def _answer(self, task: Task, key: str, request: InputRequest) -> dict[str, Any]:
+        if not self._peer.takes_tasks(request):
+            return await self._peer.ask(request, task.id)
+        at = (task.id, key, id(self._peer.client))
+        kept = self._relays.client_tasks
+        if at not in kept:
+            said = await self._peer.hand_in(request, task.id, lifetime(task))
+            match said:
+                case {"task": {"taskId": str(client_task)}}:
+                    kept[at] = client_task
+                case _:
+                    return said
+        answer = await self._peer.collect(kept[at])
+        kept.pop(at, None)
+        return answer
+
+    async def _fail(self, task: Task, key: str, error: MCPError) -> None:
+        """What the tool would have seen in a plain call, it sees in a task."""
+        self._relays.client_tasks.pop((task.id, key, id(self._peer.client)), None)
+        await self._relays.engine.answer_with_error(
+            task.id, task.owner, key, message=error.message, code=error.code, data=error.data
+        )
+
+    def _withdraw(self, task: Task, key: str) -> None:
+        client_task = self._relays.client_tasks.pop((task.id, key, id(self._peer.client)), None)
+        if client_task is not None:
+            self._relays.run(self._peer.withdraw(client_task))
