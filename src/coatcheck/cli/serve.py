@@ -17,7 +17,7 @@ from coatcheck.cli.processes import Processes
 from coatcheck.cli.stdio import serve_stdio
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.runtime import CONCURRENCY_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
+from coatcheck.server.settings import CONCURRENCY_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
 from coatcheck.server.tasks import tasks_of
 
 DEFAULT_ADDRESS = "127.0.0.1:8000"

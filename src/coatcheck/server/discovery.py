@@ -13,7 +13,6 @@ from coatcheck.server.hook import RequestContext
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.runtime import Runtime
 from coatcheck.server.taskless import ticket
-from coatcheck.server.taskless.tools import TicketTools
 
 Json = dict[str, Any]
 
@@ -24,11 +23,11 @@ class Discovery:
         runtime: Runtime,
         policies: Mapping[str, TaskPolicy],
         acquaintances: Acquaintances,
-        fallback_tools: TicketTools | None,
+        fallback_tools: Collection[str],
     ) -> None:
-        """`fallback_tools` are those that clients without tasks get in place of them."""
+        """`fallback_tools` are the names of those that clients without tasks get in place of them."""
         self._runtime, self._policies, self._acquaintances = runtime, policies, acquaintances
-        self._fallback_names: Collection[str] = fallback_tools.names if fallback_tools else ()
+        self._fallback_tools = fallback_tools
 
     async def initialize(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """Declare tasks to clients of 2025-11-25, if there are any to be had."""
@@ -48,7 +47,7 @@ class Discovery:
         if not isinstance(result, dict) or not isinstance(tools := result.get("tools"), list):
             return result
         does_without = bool(self._policies) and not self._acquaintances.has_tasks(ctx)
-        shown = [tool for tool in cast("list[Json]", tools) if does_without or tool["name"] not in self._fallback_names]
+        shown = [tool for tool in cast("list[Json]", tools) if does_without or tool["name"] not in self._fallback_tools]
         return {**result, "tools": [self._described(tool, ctx, does_without) for tool in shown]}
 
     def _described(self, tool: Json, ctx: RequestContext, does_without: bool) -> Json:

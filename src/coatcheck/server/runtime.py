@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.engine import Engine
-from coatcheck.errors import InvalidArgument
-from coatcheck.policy import Duration, Policy, duration
+from coatcheck.policy import duration
 from coatcheck.server.identity import Identity
+from coatcheck.server.settings import Settings
 from coatcheck.server.v2025.status import StatusNews
 from coatcheck.server.waiting.vigil import Vigils
 from coatcheck.tool import Tool
 from coatcheck.wiring import open_engine
 from coatcheck.worker import Worker
-
-STORE_VARIABLE = "COATCHECK_STORE"
-CONCURRENCY_VARIABLE = "COATCHECK_CONCURRENCY"
-LENIENT_VARIABLE = "COATCHECK_LENIENT_HEADERS"
-
-Lifespan = Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What an author or an operator may set. The environment, which is the operator's, has the last word."""
-
-    store: str | None = None
-    """None: a file named after the server, in the user's state folder."""
-    concurrency: int = 10_000
-    """How many tasks run in this process at once; 0: none, they are left to other processes on the same store."""
-    policy: Policy = field(default_factory=Policy)
-    key: str | None = None
-    strict_headers: bool = True
-    """Whether a client must repeat a task's id in the Mcp-Name header, as the protocol says. Some do not."""
-    grace: Duration = 10.0
-    """How long running tasks have to finish when the server stops."""
-    subscriptions: SubscriptionBus | None = None
-    """The server's, for tools that tell of changes to what it offers."""
-    heartbeat: Duration = 15.0
-    """How long the caller of a slow tool is left without a sign of life."""
-    binds_sessions: bool = True
-    """Whether tasks of callers without a principal are for their session only."""
-    lifespan: Lifespan | None = None
-    """The author's own; its state is what tool bodies find in their `Context`."""
-
-    def url(self, server: str) -> str:
-        return os.environ.get(STORE_VARIABLE) or self.store or default_store(server)
-
-    def needs_name(self) -> bool:
-        return self.strict_headers and not os.environ.get(LENIENT_VARIABLE)
-
-    def slots(self) -> int:
-        given = os.environ.get(CONCURRENCY_VARIABLE)
-        if given is None:
-            return self.concurrency
-        if not given.isdecimal():
-            raise InvalidArgument(f"{CONCURRENCY_VARIABLE} must be a number of tasks, but it is {given!r}.")
-        return int(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +132,3 @@ class Runtime:
             streams_end=asyncio.Event(),
             closing=asyncio.Event(),
         )
-
-
-def default_store(server: str) -> str:
-    """Return where a server's tasks are kept if nobody says: found again by the same name after a restart."""
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    folder = Path(home).expanduser() / "coatcheck"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", server).strip("-.") or "server"
-    return f"sqlite:///{folder / name}.db"

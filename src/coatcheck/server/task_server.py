@@ -17,7 +17,7 @@ from coatcheck.policy import Duration, Policy
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.policy import TaskWish
-from coatcheck.server.runtime import Lifespan
+from coatcheck.server.settings import Lifespan
 from coatcheck.server.tasks import Tasks
 
 STATE_KEY_VARIABLE = "COATCHECK_STATE_KEY"
@@ -74,15 +74,13 @@ class TaskServer(MCPServer[Any]):
         self._names: set[str] = set()
         # What else intercepts calls must see them all.
         self._is_alone = not extensions
-        if state_key := os.environ.get(STATE_KEY_VARIABLE):
-            options.setdefault("request_state_security", _sealed_with(state_key, name or "coatcheck"))
         super().__init__(
             name,
             lifespan=self.tasks.lifespan,
             extensions=[*extensions, self.tasks],
             subscriptions=False if subscriptions is False else bus,
             tools=[self._adapted(tool) for tool in tools],
-            **options,
+            **_sealed(options, name),
         )
 
     def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -128,8 +126,13 @@ class TaskServer(MCPServer[Any]):
         )
 
 
-def _sealed_with(key: str, audience: str) -> RequestStateSecurity:
+def _sealed(options: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """Return the options with the operator's key for what clients carry between rounds, if there is one."""
+    key = os.environ.get(STATE_KEY_VARIABLE)
+    if not key or "request_state_security" in options:
+        return options
     try:
-        return RequestStateSecurity(keys=[key], audience=audience)
+        security = RequestStateSecurity(keys=[key], audience=name or "coatcheck")
     except ValueError as error:
         raise InvalidArgument(f"{STATE_KEY_VARIABLE} is no key; use 64 random hexadecimal digits.") from error
+    return {**options, "request_state_security": security}

@@ -15,23 +15,15 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CallToolRequestParams
 
 from coatcheck.dialects.v2026 import EXTENSION
-from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload
-from coatcheck.policy import Duration, Policy, duration, lifetime
-from coatcheck.server.bindings import bindings
-from coatcheck.server.calls.caller import MODERN, Acquaintances
-from coatcheck.server.calls.calls import Calls
-from coatcheck.server.calls.toolbox import SimpleTool, Toolbox
-from coatcheck.server.discovery import Discovery
+from coatcheck.policy import Duration, Policy, lifetime
+from coatcheck.server.calls.toolbox import SimpleTool
 from coatcheck.server.hook import Hook, RequestContext
+from coatcheck.server.parts import Parts
 from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
-from coatcheck.server.polling import PollLimit, Polls
-from coatcheck.server.runtime import Lifespan, Running, Runtime, Settings
-from coatcheck.server.taskless.tools import TicketTools
-from coatcheck.server.v2025.methods import Methods as OlderMethods
-from coatcheck.server.v2026.listen import METHOD as LISTEN
-from coatcheck.server.v2026.listen import listen
-from coatcheck.server.v2026.methods import Methods as NewerMethods
+from coatcheck.server.polling import PollLimit
+from coatcheck.server.runtime import Running
+from coatcheck.server.settings import Lifespan, Settings
 from coatcheck.task import Task
 from coatcheck.wiring import open_store
 
@@ -77,16 +69,11 @@ class Tasks(Extension):
         as after a restart. `fallback_tools=False` offers no tools to clients without tasks. `subscriptions` is the
         server's own, if it has one; without it, `ctx.notify_…` is for plain calls only.
         """
-        if concurrency < 0:
-            raise InvalidArgument(f"concurrency must be 0 or more, but it is {concurrency}.")
         self._default = policy_of(default).over(_BUILT_IN)
-        policy = msgspec.structs.replace(policy, anonymous_quota=max_unfinished)
-        duration("grace", grace)
-        duration("heartbeat", heartbeat)
         self._settings = Settings(
             store=store,
             concurrency=concurrency,
-            policy=policy,
+            policy=msgspec.structs.replace(policy, anonymous_quota=max_unfinished),
             key=key,
             strict_headers=strict_headers,
             grace=grace,
@@ -95,24 +82,8 @@ class Tasks(Extension):
             subscriptions=subscriptions,
             lifespan=lifespan,
         )
-        self._runtime = Runtime(self._settings, lambda: [self._toolbox.tool(name) for name in self._toolbox.policies])
-        self._toolbox = Toolbox(self._runtime)
-        self._polls = Polls(self._runtime, None if poll_limit is None else PollLimit(poll_limit))
-        acquaintances = Acquaintances()
-        self._calls = Calls(self._runtime, self._toolbox, acquaintances)
-        self._older = OlderMethods(self._runtime, self._polls, acquaintances)
-        self._newer = NewerMethods(self._runtime, self._polls, self._settings.needs_name)
-        self._ticket_tools = TicketTools(self._runtime) if fallback_tools else None
-        told = Discovery(self._runtime, self._toolbox.policies, acquaintances, self._ticket_tools)
-        self.middleware = Hook(
-            {
-                "initialize": told.initialize,
-                "tools/list": told.list_tools,
-                "tools/call": _pass_on,
-                LISTEN: self._listen,
-            }
-        )
-        """The part an extension has no hook for."""
+        limit = None if poll_limit is None else PollLimit(poll_limit)
+        self._parts = Parts(self._settings, limit, has_ticket_tools=fallback_tools)
 
     # For authors
 
@@ -132,33 +103,33 @@ class Tasks(Extension):
         """Return what to register with the server under `name` in place of `function`. Works at any time."""
         policy = policy_of(task).over(self._default)
         lifetime(self._settings.policy, policy.terms())  # refuse now what would be refused in every call
-        return self._toolbox.add(function, name, policy)
+        return self._parts.toolbox.add(function, name, policy)
 
     def register(self, function: Callable[..., Any], name: str, task: TaskWish | None = None) -> Callable[..., Any]:
         """As `add`, for those who see to it that what is returned is, and stays, the tool of that name."""
         registered = self.add(function, name, task)
-        self._toolbox.note_simple(registered, name)
+        self._parts.toolbox.note_simple(registered, name)
         return registered
 
     def remove(self, name: str) -> None:
         """Forget a tool. Its tasks wait for a server that has it."""
-        self._toolbox.remove(name)
+        self._parts.toolbox.remove(name)
 
     @asynccontextmanager
     async def lifespan(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
         """The server's lifespan: engine and worker run as long as it does, around the author's own lifespan."""
         if self.middleware not in server.middleware:
             server.middleware.append(self.middleware)
-        if not self._runtime.is_running:
+        if not self._parts.runtime.is_running:
             names = {tool.name for tool in await server.list_tools()}
             self._look_for_strays(names)
-            if self._ticket_tools:
-                self._ticket_tools.add_to(server, names)
-        async with self._runtime.serve(server) as state:
+            if self._parts.ticket_tools:
+                self._parts.ticket_tools.add_to(server, names)
+        async with self._parts.runtime.serve(server) as state:
             yield state
 
     def _look_for_strays(self, names: set[str]) -> None:
-        for name in self._toolbox.policies.keys() - names:
+        for name in self._parts.toolbox.policies.keys() - names:
             logger.warning(
                 "There is no tool %r here to make tasks of; put @tasks.tool() directly under @server.tool(), "
                 "with the same name",
@@ -170,12 +141,12 @@ class Tasks(Extension):
     @property
     def running(self) -> Running:
         """The engine and the worker, while the server runs."""
-        return self._runtime.running
+        return self._parts.runtime.running
 
     def end_streams(self) -> None:
         """Begin to stop: end the streams that clients hold open, as agreed with them. Safe in a signal handler."""
-        if self._runtime.is_running:
-            self._runtime.running.end_streams()
+        if self._parts.runtime.is_running:
+            self._parts.runtime.running.end_streams()
 
     def url(self, server: str) -> str:
         """Return where the tasks of a server of this name are kept."""
@@ -198,44 +169,39 @@ class Tasks(Extension):
 
     def describe(self) -> list[str]:
         """Return the tools that may be tasks, and how, for people to read."""
-        return [f"{name} ({policy.mode})" for name, policy in sorted(self._toolbox.policies.items())]
+        return [f"{name} ({policy.mode})" for name, policy in sorted(self._parts.toolbox.policies.items())]
 
     # For the shorter way
 
     @property
     def may_shorten(self) -> bool:
         """Whether a poll has no effect but its answer."""
-        return self._runtime.is_running and not self._polls.are_counted
+        return self._parts.runtime.is_running and not self._parts.polls.are_counted
 
     @property
     def simple_tools(self) -> Mapping[str, SimpleTool]:
-        return self._toolbox.simple
+        return self._parts.toolbox.simple
 
     async def poll(self, task_id: str, *, owner: str | None) -> Task:
-        return await self._polls.poll(task_id, owner)
+        return await self._parts.polls.poll(task_id, owner)
 
     async def submit(self, name: str, arguments: Payload, *, owner: str | None, meta: Payload) -> Task:
-        return await self._calls.submit(name, arguments, owner=owner, meta=meta)
+        return await self._parts.calls.submit(name, arguments, owner=owner, meta=meta)
 
     # For the SDK
 
     def methods(self) -> Sequence[MethodBinding]:
-        return bindings(self._older, self._newer)
+        return self._parts.methods()
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
     ) -> HandlerResult:
-        return await self._calls.intercept(params, ctx, call_next)
+        return await self._parts.calls.intercept(params, ctx, call_next)
 
-    async def _listen(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-        if ctx.protocol_version in MODERN:
-            return await listen(self._runtime.running, ctx, call_next)
-        return await call_next(ctx)
-
-
-async def _pass_on(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-    """For what is answered by the way, with `Verbatim`."""
-    return await call_next(ctx)
+    @property
+    def middleware(self) -> Hook:
+        """The part an extension has no hook for."""
+        return self._parts.hook
 
 
 def tasks_of(server: MCPServer[Any]) -> Tasks | None:

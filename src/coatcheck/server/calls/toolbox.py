@@ -60,6 +60,9 @@ class Toolbox:
         if not tool.resolved_params and X_MCP_HEADER_KEY not in str(tool.parameters):
             self.simple[name] = SimpleTool(tool.fn_metadata.validate_arguments, tool.context_kwarg is not None)
 
+    def all(self) -> list[Tool]:
+        return [self.tool(name) for name in self.policies]
+
     def tool(self, name: str) -> Tool:
         """Return a tool as the worker knows it."""
         policy = self.policies[name]

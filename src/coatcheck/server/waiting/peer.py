@@ -67,10 +67,7 @@ class Peer:
             MCPError: The client answered with an error.
             Unreachable: It cannot be asked.
         """
-        params = dict(decode(request.params))
-        if self._as_task:
-            params["_meta"] = {**(params.get("_meta") or {}), **v2025.related(task_id)}
-        return await self._send(request.method, params)
+        return await self._send(request.method, self._params(request, task_id))
 
     def takes_tasks(self, request: InputRequest) -> bool:
         """Whether the client would rather be given the question as a task of its own."""
@@ -88,9 +85,8 @@ class Peer:
 
     async def hand_in(self, request: InputRequest, task_id: str, ttl: int | None) -> dict[str, Any]:
         """Give the client a question as a task, and return what it said: `task`, or already the answer."""
-        meta = v2025.related(task_id)
         terms = {} if ttl is None else {"ttl": ttl}
-        return await self._send(request.method, {**decode(request.params), "_meta": meta, "task": terms})
+        return await self._send(request.method, {**self._params(request, task_id), "task": terms})
 
     async def collect(self, client_task: str) -> dict[str, Any]:
         """Poll a task the client has, and return its result."""
@@ -104,6 +100,12 @@ class Peer:
         """Tell the client that its task is not needed any more."""
         with suppress(MCPError, Unreachable):
             await self._send("tasks/cancel", {"taskId": client_task})
+
+    def _params(self, request: InputRequest, task_id: str) -> dict[str, Any]:
+        params: dict[str, Any] = decode(request.params)
+        if not self._as_task:
+            return params
+        return {**params, "_meta": {**(params.get("_meta") or {}), **v2025.related(task_id)}}
 
     async def _send(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         session = self._ctx.session

@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from coatcheck.dialects.words import INVALID_PARAMS, lifetime
 from coatcheck.engine import Engine
 from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidAnswer, TaskNotFound
+from coatcheck.server.waiting.client_tasks import ClientTasks
 from coatcheck.server.waiting.peer import Peer, Unreachable
 from coatcheck.task import InputRequest, Task
 
@@ -24,9 +25,8 @@ class Relays:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.client_tasks = ClientTasks()
         self._waiting: dict[str, dict[Relay, None]] = {}
-        self.client_tasks: dict[tuple[str, str, int], str] = {}
-        """Questions that clients keep as tasks of their own, so that nobody is asked twice after a reconnect."""
         self._errands: set[asyncio.Task[None]] = set()
 
     @contextmanager
@@ -34,20 +34,18 @@ class Relays:
         """Let `peer` be asked what the task asks, until the block ends."""
         relay = Relay(self, peer)
         waiting = self._waiting.setdefault(task.id, {})
-        for last in reversed(waiting):
-            last.pause()
-            break
+        if waiting:
+            next(reversed(waiting)).pause()
         waiting[relay] = None
         try:
             yield relay
         finally:
             del waiting[relay]
             relay.pause()
-            for last in reversed(waiting):
-                last.resume()
-                break
+            if waiting:
+                next(reversed(waiting)).resume()
             else:
-                self._waiting.pop(task.id, None)
+                del self._waiting[task.id]
 
     def run(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(errand)
@@ -114,27 +112,27 @@ class Relay:
     async def _answer(self, task: Task, key: str, request: InputRequest) -> dict[str, Any]:
         if not self._peer.takes_tasks(request):
             return await self._peer.ask(request, task.id)
-        at = (task.id, key, id(self._peer.client))
         kept = self._relays.client_tasks
-        if at not in kept:
+        client_task = kept.get(task.id, key, self._peer.client)
+        if client_task is None:
             said = await self._peer.hand_in(request, task.id, lifetime(task))
             match said:
                 case {"task": {"taskId": str(client_task)}}:
-                    kept[at] = client_task
+                    kept.put(task.id, key, self._peer.client, client_task)
                 case _:
                     return said
-        answer = await self._peer.collect(kept[at])
-        kept.pop(at, None)
+        answer = await self._peer.collect(client_task)
+        kept.pop(task.id, key, self._peer.client)
         return answer
 
     async def _fail(self, task: Task, key: str, error: MCPError) -> None:
         """What the tool would have seen in a plain call, it sees in a task."""
-        self._relays.client_tasks.pop((task.id, key, id(self._peer.client)), None)
+        self._relays.client_tasks.pop(task.id, key, self._peer.client)
         await self._relays.engine.answer_with_error(
             task.id, task.owner, key, message=error.message, code=error.code, data=error.data
         )
 
     def _withdraw(self, task: Task, key: str) -> None:
-        client_task = self._relays.client_tasks.pop((task.id, key, id(self._peer.client)), None)
+        client_task = self._relays.client_tasks.pop(task.id, key, self._peer.client)
         if client_task is not None:
             self._relays.run(self._peer.withdraw(client_task))

@@ -1,0 +1,58 @@
+"""The parts of a server's tasks, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.extension import MethodBinding
+
+from coatcheck.server.bindings import bindings
+from coatcheck.server.calls.caller import MODERN, Acquaintances
+from coatcheck.server.calls.calls import Calls
+from coatcheck.server.calls.toolbox import Toolbox
+from coatcheck.server.discovery import Discovery
+from coatcheck.server.hook import Hook, RequestContext
+from coatcheck.server.polling import PollLimit, Polls
+from coatcheck.server.runtime import Runtime
+from coatcheck.server.settings import Settings
+from coatcheck.server.taskless.tools import TicketTools
+from coatcheck.server.v2025.methods import Methods as OlderMethods
+from coatcheck.server.v2026.listen import METHOD as LISTEN
+from coatcheck.server.v2026.listen import listen
+from coatcheck.server.v2026.methods import Methods as NewerMethods
+
+
+class Parts:
+    def __init__(self, settings: Settings, poll_limit: PollLimit | None, *, has_ticket_tools: bool) -> None:
+        self.runtime = Runtime(settings, lambda: self.toolbox.all())
+        self.toolbox = Toolbox(self.runtime)
+        self.polls = Polls(self.runtime, poll_limit)
+        self.ticket_tools = TicketTools(self.runtime) if has_ticket_tools else None
+        acquaintances = Acquaintances()
+        self.calls = Calls(self.runtime, self.toolbox, acquaintances)
+        self._older = OlderMethods(self.runtime, self.polls, acquaintances)
+        self._newer = NewerMethods(self.runtime, self.polls, settings.needs_name)
+        names = self.ticket_tools.names if self.ticket_tools else frozenset[str]()
+        told = Discovery(self.runtime, self.toolbox.policies, acquaintances, names)
+        self.hook = Hook(
+            {
+                "initialize": told.initialize,
+                "tools/list": told.list_tools,
+                "tools/call": _pass_on,
+                LISTEN: self._listen,
+            }
+        )
+
+    def methods(self) -> Sequence[MethodBinding]:
+        return bindings(self._older, self._newer)
+
+    async def _listen(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        if ctx.protocol_version in MODERN:
+            return await listen(self.runtime.running, ctx, call_next)
+        return await call_next(ctx)
+
+
+async def _pass_on(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+    """For calls that are answered by the way, with `Verbatim`."""
+    return await call_next(ctx)
