@@ -72,8 +72,7 @@ class TaskServer(MCPServer[Any]):
             lifespan=lifespan,
         )
         self._names: set[str] = set()
-        # What else intercepts calls must see them all.
-        self._is_alone = not extensions
+        self._is_alone = not extensions  # what else intercepts calls must see them all
         super().__init__(
             name,
             lifespan=self.tasks.lifespan,
