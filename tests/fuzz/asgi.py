@@ -11,7 +11,7 @@ from starlette.types import Message as Event
 
 from tests.fuzz.messages import Message
 
-PATIENCE = 60
+PATIENCE = 10
 """Seconds after which an answer will never come, on however busy a machine."""
 _LINGER = 0.003
 """Seconds a client keeps a stream open after it last heard something."""
@@ -33,9 +33,9 @@ class Answer:
 class Exchange:
     """One request and what comes of it. A stream is left as soon as it falls silent."""
 
-    def __init__(self, message: Message) -> None:
-        self.answer = Answer()
-        self._message = message
+    def __init__(self, message: Message, patience: float = PATIENCE) -> None:
+        self.message, self.answer = message, Answer()
+        self._patience = patience
         self._events = _events(message)
         self._gone = asyncio.Event()
         self._leaving: asyncio.TimerHandle | None = None
@@ -44,8 +44,8 @@ class Exchange:
 
     async def run(self, app: ASGIApp) -> Answer:
         try:
-            async with asyncio.timeout(PATIENCE):
-                await app(_scope(self._message), self._receive, self._send)
+            async with asyncio.timeout(self._patience):
+                await app(_scope(self.message), self._receive, self._send)
         except TimeoutError:
             self.answer.is_late = True
         except Exception as error:
@@ -54,6 +54,10 @@ class Exchange:
             if self._leaving:
                 self._leaving.cancel()
         return self.answer
+
+    def leave(self) -> None:
+        """Let the application see that the client is gone."""
+        self._gone.set()
 
     async def _receive(self) -> Event:
         for event in self._events:
@@ -68,10 +72,13 @@ class Exchange:
             self.answer.is_stream = self.answer.headers.get(b"content-type", b"").startswith(b"text/event-stream")
         elif event["type"] == "http.response.body":
             self.answer.body += event.get("body", b"")
+        self._heard(event.get("body", b""))
+
+    def _heard(self, part: bytes) -> None:
         if self.answer.is_stream:
             if self._leaving:
                 self._leaving.cancel()
-            self._leaving = asyncio.get_running_loop().call_later(_LINGER, self._gone.set)
+            self._leaving = asyncio.get_running_loop().call_later(_LINGER, self.leave)
 
 
 async def send(app: ASGIApp, message: Message) -> Answer:

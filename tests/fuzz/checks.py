@@ -47,16 +47,29 @@ def complaints(message: Message, answer: Answer) -> Generator[str]:
 def _of_content(message: Message, answer: Answer) -> Generator[str]:
     kind = answer.headers.get(b"content-type", b"")
     if answer.is_stream:
-        for said in _said(answer.body):
-            yield from _of_json(said, is_answer=False)
+        for event in _events(answer.body):
+            yield from _of_json(event, is_answer=False)
     elif kind.startswith(b"application/json") and answer.body and answer.status not in (401, 403):
         yield from _of_json(answer.body, is_answer=True)
     elif answer.status == 200 and message.verb == "POST" and not message.is_cut:
         yield f"an answer that is no JSON: {kind!r}"
 
 
-def _said(stream: bytes) -> Iterable[bytes]:
+def _events(stream: bytes) -> Iterable[bytes]:
     return [line.removeprefix(b"data: ") for line in stream.splitlines() if line.startswith(b"data: ")]
+
+
+def answered(answer: Answer) -> dict[str, Any]:
+    """Return the JSON-RPC answer, on whatever it came; empty: there was none, or none that is JSON."""
+    for text in _events(answer.body) if answer.is_stream else [answer.body]:
+        try:
+            said: Any = json.loads(text)
+        except ValueError:
+            continue
+        envelope = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        if "jsonrpc" in envelope and ("result" in envelope or "error" in envelope):
+            return envelope
+    return {}
 
 
 def _of_json(text: bytes, *, is_answer: bool) -> Generator[str]:
@@ -83,10 +96,16 @@ def is_result(answer: Answer) -> bool:
 
 
 def created(answer: Answer) -> str | None:
-    """Return the id of the task that a call became."""
-    if answer.status != 200 or b'"resultType":"task"' not in answer.body:
+    """Return the id of the task that a call became: as a task of either generation, or as a ticket."""
+    if answer.status != 200 or b'"taskId":"' not in answer.body:
         return None
-    return json.loads(answer.body)["result"]["taskId"]
+    match answered(answer).get("result"):
+        case {"resultType": "task", "taskId": str(made)}:
+            return made
+        case {"task": {"taskId": str(made)}} | {"structuredContent": {"task": {"taskId": str(made)}}}:
+            return made
+        case _:
+            return None
 
 
 class Rows:

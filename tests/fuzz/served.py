@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any, cast
 
+import mcp_types as types
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import Context, Elicit, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import MCPError
 from pydantic import AnyHttpUrl, BaseModel
 from starlette.applications import Starlette
+from starlette.requests import Request
 
 from coatcheck import Engine, Policy, Task, Terms
 from coatcheck.answers import elicitation_answer, request_of
 from coatcheck.lifecycle import Completed, Failed, InputRequested
 from coatcheck.payload import encode
-from coatcheck.server import TaskServer
+from coatcheck.server import TaskPolicy, TaskServer
+from coatcheck.server.identity import Identity
 from coatcheck.task import Failure
 from tests.fuzz.messages import Targets
 
@@ -51,6 +58,9 @@ def a_server(store: str, *, is_authenticated: bool = False) -> TaskServer:
     made.add_tool(must, task="required")
     made.add_tool(named, task="required")
     made.add_tool(plain)
+    for tool in (sample, roots, count, fails):
+        made.add_tool(tool, task="optional")
+    made.add_tool(linger, task=TaskPolicy("optional", promote_after=0.01))
     return made
 
 
@@ -79,9 +89,47 @@ def plain(value: str) -> str:
     return value
 
 
+async def sample(ctx: Context, value: Any = None) -> str:
+    said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="Which number?"))
+    request = types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[said], max_tokens=10))
+    return str((await ctx.session.send_request(request, types.CreateMessageResult)).model)
+
+
+async def roots(ctx: Context, value: Any = None) -> int:
+    return len((await ctx.session.send_request(types.ListRootsRequest(), types.ListRootsResult)).roots)
+
+
+async def count(ctx: Context, value: Any = None) -> int:
+    for number in range(3):
+        await ctx.report_progress(number, 3, f"{value}"[:50])
+    return 3
+
+
+async def fails(value: Any = None) -> None:
+    if isinstance(value, str):
+        raise MCPError(-32000, "A failure", {"value": value})
+    raise ToolError("A failure")
+
+
+async def linger(value: Any = None) -> None:
+    await asyncio.Event().wait()
+
+
 def owner(user: str | None) -> str | None:
     """Return a user as an owner: the SDK's principal of client, issuer and subject."""
     return None if user is None else f'["client",null,"{user}"]'
+
+
+ALICE = [f"{owner('alice')}"]
+"""All there is besides the attacker."""
+
+
+def owner_in(session: str) -> str:
+    """Return a session without a principal as an owner."""
+    asked = Request({"type": "http", "headers": [(b"mcp-session-id", session.encode())]})
+    found = Identity().owner_of(cast("Any", SimpleNamespace(request=asked, protocol_version="2025-11-25")))
+    assert found
+    return found
 
 
 @asynccontextmanager
@@ -90,42 +138,42 @@ async def running(app: Starlette) -> AsyncGenerator[Starlette]:
         yield app
 
 
-async def a_task(engine: Engine, user: str | None, secret: str = "", ttl: timedelta = DAY) -> Task:
+async def a_task(engine: Engine, whose: str | None, secret: str = "", ttl: timedelta = DAY) -> Task:
     """Submit a task that no worker of ours takes."""
     arguments, meta = {"value": f"argument {secret}"}, {"note": secret}
-    return await engine.submit("elsewhere", arguments, owner=owner(user), terms=Terms(ttl=ttl), meta=meta)
+    return await engine.submit("elsewhere", arguments, owner=whose, terms=Terms(ttl=ttl), meta=meta)
 
 
-async def a_held_task(engine: Engine, user: str | None, secret: str = "") -> Task:
-    return (await engine.claim([await a_task(engine, user, secret)], WORKER))[0]
+async def a_held_task(engine: Engine, whose: str | None, secret: str = "") -> Task:
+    return (await engine.claim([await a_task(engine, whose, secret)], WORKER))[0]
 
 
-async def an_asking_task(engine: Engine, user: str | None, secret: str = "") -> Task:
-    held = await a_held_task(engine, user, secret)
+async def an_asking_task(engine: Engine, whose: str | None, secret: str = "") -> Task:
+    held = await a_held_task(engine, whose, secret)
     params = {"message": f"question {secret}", "requestedSchema": _CONTENT}
     question = request_of("elicitation/create", params, elicitation_answer(_CONTENT))
     return await engine.report(held, InputRequested(1, {"a": question, "b": question}, DAY))
 
 
-async def every_kind(engine: Engine, user: str | None, secret: str = "") -> list[Task]:
+async def every_kind(engine: Engine, whose: str | None, secret: str = "") -> list[Task]:
     """Return a task of each status, the last three ended."""
-    asking = await an_asking_task(engine, user, secret)
-    waiting, held = await a_task(engine, user, secret), await a_held_task(engine, user, secret)
+    asking = await an_asking_task(engine, whose, secret)
+    waiting, held = await a_task(engine, whose, secret), await a_held_task(engine, whose, secret)
     result = {"content": [{"type": "text", "text": f"result {secret}"}], "isError": False, "big": 2**70}
     return [
         waiting,
         held,
         asking,
-        await engine.report(await a_held_task(engine, user, secret), Completed(1, encode(result))),
+        await engine.report(await a_held_task(engine, whose, secret), Completed(1, encode(result))),
         await engine.report(
-            await a_held_task(engine, user, secret), Failed(1, Failure(message=f"failure {secret}", code=-32000))
+            await a_held_task(engine, whose, secret), Failed(1, Failure(message=f"failure {secret}", code=-32000))
         ),
-        await engine.cancel((await a_task(engine, user, secret)).id, owner(user), f"reason {secret}"),
+        await engine.cancel((await a_task(engine, whose, secret)).id, whose, f"reason {secret}"),
     ]
 
 
-async def populate(engine: Engine, me: str | None, others: list[str]) -> tuple[Targets, list[Task]]:
-    """Return what an attacker has and knows, and the rows that nothing may change."""
+async def populate(engine: Engine, me: str | None, others: Sequence[str]) -> tuple[Targets, list[Task]]:
+    """Return what an attacker has and knows, and the rows that nothing may change; all are named as owners."""
     mine = await every_kind(engine, me)
     quiet = await every_kind(engine, me, SECRET)
     foreign = [task for other in others for task in await every_kind(engine, other, SECRET)]

@@ -20,7 +20,7 @@ from tests.fuzz.asgi import PATIENCE, Answer, send
 from tests.fuzz.campaign import Campaign, a_seed
 from tests.fuzz.checks import heard_errors, told
 from tests.fuzz.messages import Fuzzer, Message
-from tests.fuzz.served import a_server, populate, running
+from tests.fuzz.served import ALICE, a_server, owner, populate, running
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +39,8 @@ async def attack(store: str, me: str | None, messages: int, *, is_as_served: boo
     with heard_errors() as errors:
         async with running(app):
             engine = server.tasks.running.engine
-            targets, fixed = await populate(engine, me, ["alice"])
-            report = await Campaign(app, engine, Fuzzer(seed, targets, TOKENS[me]), fixed, me).run(messages)
+            targets, fixed = await populate(engine, owner(me), ALICE)
+            report = await Campaign(app, engine, Fuzzer(seed, targets, TOKENS[me]), fixed, owner(me)).run(messages)
             await everything_ended()
         gc.collect()
     print(report)
@@ -105,7 +105,7 @@ async def test_the_task_of_another_looks_like_one_that_never_was(me: str | None)
     app = server.streamable_http_app(json_response=True)
     never, compared, chance = Ids().new(), 0, Random(seed)
     async with running(app):
-        targets, _ = await populate(server.tasks.running.engine, me, ["alice"])
+        targets, _ = await populate(server.tasks.running.engine, owner(me), ALICE)
         targets.open = targets.ended = targets.expired = targets.foreign
         fuzzer = Fuzzer(seed, targets, TOKENS[me])
         with heard_errors():

@@ -14,7 +14,7 @@ from tests.fuzz.checks import Rows
 from tests.fuzz.known import unknown_errors
 from tests.fuzz.messages import Fuzzer, message, request
 from tests.fuzz.processes import Served, a_process
-from tests.fuzz.served import POLICY, SECRET, populate
+from tests.fuzz.served import ALICE, POLICY, SECRET, populate
 from tests.fuzz.wire import Bytes, Reply, bytes_of, exchange, some_bytes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -41,7 +41,7 @@ async def answers_properly(port: int, task_id: str) -> bool:
 
 async def bombard(served: Served, engine: Engine, seed: int) -> list[str]:
     port = await served.port()
-    targets, fixed = await populate(engine, None, ["alice"])
+    targets, fixed = await populate(engine, None, ALICE)
     rows, fuzzer = Rows(engine, fixed), Fuzzer(seed, targets)
     found: list[str] = []
     warm, held = served.megabytes(), served.descriptors()

@@ -14,7 +14,7 @@ from tests.fuzz.checks import Rows
 from tests.fuzz.known import unknown_errors
 from tests.fuzz.messages import Fuzzer
 from tests.fuzz.processes import Client, a_process
-from tests.fuzz.served import POLICY, populate
+from tests.fuzz.served import ALICE, POLICY, populate
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ async def test_a_server_on_stdio_outlives_hostile_lines(tmp_path: Path) -> None:
     async with a_process(tmp_path, "--stdio") as served:
         client = Client(served)
         async with open_engine(f"sqlite:///{tmp_path}/tasks.db", policy=POLICY) as engine:
-            targets, fixed = await populate(engine, None, ["alice"])
+            targets, fixed = await populate(engine, None, ALICE)
             rows = Rows(engine, fixed)
             await bombard(client, Fuzzer(seed, targets), targets.ended[0])
             assert await rows.changed() == {}

@@ -11,11 +11,13 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from coatcheck.errors import InvalidArgument
 from coatcheck.policy import Duration, Policy
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
+from coatcheck.server.http.seats import Seats
 from coatcheck.server.policy import TaskWish
 from coatcheck.server.settings import Lifespan
 from coatcheck.server.tasks import Tasks
@@ -117,9 +119,13 @@ class TaskServer(MCPServer[Any]):
         self.tasks.remove(name)
 
     def streamable_http_app(self, **options: Any) -> Starlette:
-        """Return the ASGI application, with polls answered on a shorter way."""
+        """Return the ASGI application, with a shorter way for polls and for those who wait."""
         app = super().streamable_http_app(**options)
-        routes = replaced(app.router.routes, self, lambda endpoint: FastPath(endpoint, self, self.tasks))
+
+        def answer(endpoint: ASGIApp) -> ASGIApp:
+            return FastPath(Seats(endpoint, self, self.tasks), self, self.tasks)
+
+        routes = replaced(app.router.routes, self, answer)
         return Starlette(
             debug=app.debug, routes=routes, middleware=app.user_middleware, lifespan=app.router.lifespan_context
         )

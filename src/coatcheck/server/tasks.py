@@ -139,6 +139,10 @@ class Tasks(Extension):
     # For operators
 
     @property
+    def is_running(self) -> bool:
+        return self._parts.runtime.is_running
+
+    @property
     def running(self) -> Running:
         """The engine and the worker, while the server runs."""
         return self._parts.runtime.running

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.replay import read_body, replay
+from coatcheck.server.http.seats import Seats
 from coatcheck.server.tasks import Tasks
 
 Answer = Callable[[ASGIApp], ASGIApp]
@@ -35,10 +36,11 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
     if tasks is None:
         return stream  # two endpoints would enter its lifespan twice; that of tasks is made for it
     streaming = server.session_manager
+    seats = Seats(streaming.handle_request, server, tasks)
     app = MCPServer.streamable_http_app(server, **options, json_response=True)
 
     def answer(endpoint: ASGIApp) -> ASGIApp:
-        chosen = _Choice(endpoint, streaming.handle_request)
+        chosen = _Choice(endpoint, seats)
         return FastPath(chosen, server, tasks) if app.user_middleware else chosen
 
     @asynccontextmanager

@@ -15,13 +15,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.streamable_http import check_accept_headers
 from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types import SERVER_INFO_META_KEY
-from opentelemetry import trace
 from starlette.requests import Request as HTTPRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.dialects.v2026 import VERSION
 from coatcheck.errors import StoreError
 from coatcheck.server.failures import protocol_error
+from coatcheck.server.http.observers import Observers
 from coatcheck.server.http.replay import read_body, replay
 from coatcheck.server.http.shortcuts import REFUSALS, Clients, HandIns, Polls, Request, Shortcut
 from coatcheck.server.identity import is_anonymous
@@ -58,10 +58,8 @@ class FastPath:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
         self._app, self._server, self._tasks = app, server, tasks
         self._security = TransportSecurityMiddleware(server.session_manager.security_settings)
-        self._known = {type(middleware) for middleware in MCPServer("any").middleware}
+        self._observers = Observers(server, tasks)
         self._most = min(_MOST_BYTES, server.session_manager.max_request_body_size)
-        self._looked_at: list[Any] = []
-        self._has_no_other = False
         self._trusted: set[tuple[bytes | None, ...]] = set()
         self._meta: dict[str, Any] = {SERVER_INFO_META_KEY: server.session_manager.app.server_info_stamp}
         clients = Clients()
@@ -87,7 +85,7 @@ class FastPath:
             headers.get(b"mcp-protocol-version") != _VERSION
             or not self._tasks.may_shorten
             or not is_anonymous()
-            or not self._is_unobserved()
+            or self._observers
         ):
             return False
         origin = tuple(headers.get(name) for name in _ORIGIN)
@@ -100,17 +98,6 @@ class FastPath:
                 self._trusted.clear()
             self._trusted.add(origin)
         return True
-
-    def _is_unobserved(self) -> bool:
-        """Whether there are no traces and no middleware of the author's, which would want to see every request."""
-        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            return False
-        middleware = self._server.middleware
-        if middleware != self._looked_at:
-            self._looked_at = list(middleware)
-            ours = self._tasks.middleware
-            self._has_no_other = all(type(one) in self._known or one == ours for one in middleware)
-        return self._has_no_other
 
     async def _answer(self, shortcut: Shortcut, headers: dict[bytes, bytes], messages: list[Message]) -> bytes | None:
         if messages[-1]["type"] != "http.request" or messages[-1].get("more_body", False):

@@ -8,7 +8,7 @@ from mcp.shared.exceptions import MCPError
 from msgspec import UNSET
 
 from coatcheck.dialects import v2025
-from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from coatcheck.dialects.words import INVALID_PARAMS, METHOD_NOT_FOUND
 from coatcheck.errors import AlreadyFinished
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import Acquaintances
@@ -18,6 +18,7 @@ from coatcheck.server.hook import RequestContext
 from coatcheck.server.params import ListParams, TaskParams
 from coatcheck.server.polling import Polls
 from coatcheck.server.runtime import Runtime
+from coatcheck.server.waiting.seat import failure, take_seat
 from coatcheck.server.waiting.vigil import Stopping
 
 _PAGE = 50
@@ -36,10 +37,12 @@ class Methods:
         running = self._runtime.running
         with as_protocol_errors():
             task = await running.engine.get(params.task_id, self._owner(ctx))
+            if await take_seat(ctx, task):
+                return {}
             try:
                 task = await running.vigils.keep(ctx, task, knows_task=True)
-            except Stopping:
-                raise MCPError(INTERNAL_ERROR, "The server stops; the task is kept, ask for its result again") from None
+            except Stopping as error:
+                raise failure(error) from None
         if error := v2025.error_of(task):
             raise MCPError(error.code, error.message, None if error.data is UNSET else decode(error.data))
         return v2025.write_result(task)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import mcp_types as types
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CONNECTION_CLOSED
@@ -38,6 +39,11 @@ class Peer:
         self._has_channel = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS and (
             knows_task or ctx.session.can_send_request
         )
+
+    def is_asked_by(self, session: str) -> bool:
+        """Whether its questions go over the standing stream of this session."""
+        request, own_stream = self._ctx.request, self._ctx.session.can_send_request
+        return request is not None and not own_stream and request.headers.get(MCP_SESSION_ID_HEADER) == session
 
     @property
     def client(self) -> object:

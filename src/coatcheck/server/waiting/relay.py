@@ -47,6 +47,16 @@ class Relays:
             else:
                 del self._waiting[task.id]
 
+    def is_open(self, task_id: str) -> bool:
+        """Whether there is anyone to ask what this task asks."""
+        return task_id in self._waiting
+
+    def stream_opened(self, session: str) -> None:
+        """Ask again over a session's standing stream: what was asked before it was there has reached nobody."""
+        for waiting in self._waiting.values():
+            for relay in waiting:
+                relay.ask_again(session)
+
     def run(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(errand)
         self._errands.add(task)
@@ -91,6 +101,11 @@ class Relay:
         self._is_paused = False
         if self._seen:
             self.sees(self._seen)
+
+    def ask_again(self, session: str) -> None:
+        if self._asked and self._peer.is_asked_by(session):
+            self.pause()
+            self.resume()
 
     async def _ask(self, task: Task, key: str, request: InputRequest) -> None:
         engine = self._relays.engine

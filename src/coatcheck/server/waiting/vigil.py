@@ -7,6 +7,7 @@ import math
 
 from coatcheck.engine import Engine
 from coatcheck.server.hook import RequestContext
+from coatcheck.server.waiting.crowd import Crowds
 from coatcheck.server.waiting.heartbeat import Heartbeat
 from coatcheck.server.waiting.live import Lines
 from coatcheck.server.waiting.peer import Peer
@@ -26,7 +27,8 @@ class Vigils:
     def __init__(self, engine: Engine, heartbeat: float) -> None:
         self._engine, self._heartbeat = engine, heartbeat
         self.lines = Lines(heartbeat)
-        self._relays = Relays(engine)
+        self.relays = Relays(engine)
+        self.crowds = Crowds(self._wait, self.relays.is_open)
         self._waits: set[asyncio.Task[Task]] = set()
         self._is_stopping = False
 
@@ -50,7 +52,7 @@ class Vigils:
         """
         loop = asyncio.get_running_loop()
         heartbeat = heartbeat or Heartbeat(ctx, self._heartbeat)
-        with self._relays.open(Peer(ctx, knows_task=knows_task), task) as relay:
+        with self.relays.open(Peer(ctx, knows_task=knows_task), task) as relay:
             while not task.status.is_terminal and seconds > 0:
                 relay.sees(task)
                 if task.input_requests and not knows_task and not relay.is_asking:

@@ -1,0 +1,28 @@
+"""Whether anyone but us wants to see every request: then none takes a shorter way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+from opentelemetry import trace
+
+from coatcheck.server.tasks import Tasks
+
+
+class Observers:
+    def __init__(self, server: MCPServer[Any], tasks: Tasks) -> None:
+        self._server, self._ours = server, tasks.middleware
+        self._known = {type(middleware) for middleware in MCPServer("any").middleware}
+        self._looked_at: list[Any] = []
+        self._has_other = True
+
+    def __bool__(self) -> bool:
+        """Whether there are traces, or middleware of the author's."""
+        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return True
+        middleware = self._server.middleware
+        if middleware != self._looked_at:
+            self._looked_at = list(middleware)
+            self._has_other = not all(type(one) in self._known or one is self._ours for one in middleware)
+        return self._has_other

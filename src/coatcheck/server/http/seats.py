@@ -1,0 +1,172 @@
+"""`tasks/result` of 2025-11-25 over HTTP, for those who wait: a stream kept open takes no request of the SDK's.
+
+The SDK sees the request first, with everything it checks. Only then, if there is nothing to do but wait, its answer is
+put aside and the stream kept here. Once the task asks something, the request is given to the SDK anew, which can ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from mcp.server.mcpserver import MCPServer
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coatcheck.dialects import v2025
+from coatcheck.server.http.live_sessions import LiveSessions
+from coatcheck.server.http.observers import Observers
+from coatcheck.server.http.replay import read_body, replay
+from coatcheck.server.tasks import Tasks
+from coatcheck.server.waiting.seat import SEAT, Seat, failure, written
+from coatcheck.task import Task
+
+_LONGEST_LOOK = 65_536
+_PING_SECONDS = 15.0
+_PING = b": ping\r\n\r\n"
+_METHOD = b'"tasks/result"'
+
+
+class _RequestId(msgspec.Struct):
+    id: int | str
+
+
+_read_id = msgspec.json.Decoder(_RequestId).decode
+_write = msgspec.json.Encoder().encode
+
+
+class Seats:
+    """Stands around the SDK's endpoint."""
+
+    def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
+        self._app, self._tasks = app, tasks
+        self._observers = Observers(server, tasks)
+        manager = server.session_manager
+        self._is_resumable = manager.event_store is not None  # such a stream is the SDK's to look after
+        self._sessions = LiveSessions(app, manager.session_idle_timeout)
+        self._last: tuple[Task, bytes] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = _session_of(scope)
+        if session is None or (scope["method"] == "POST" and self._is_resumable):
+            await self._app(scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._post(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._telling(session, send))
+
+    def _telling(self, session: bytes, send: Send) -> Send:
+        """Return a `send` that tells of a standing stream once it is open: whoever has to ask may ask now."""
+
+        async def telling(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.start" and message["status"] == 200 and self._tasks.is_running:
+                self._tasks.running.vigils.relays.stream_opened(session.decode("latin-1"))
+
+        return telling
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        messages = await read_body(receive, _LONGEST_LOOK)
+        body = b"".join(message.get("body", b"") for message in messages)
+        if _METHOD not in body or messages[-1].get("more_body", False) or self._observers:
+            await self._app(scope, replay(messages, receive), send)
+            return
+        answer = _Answer(send)
+        seat = Seat(answer.let_through)
+        await self._app({**scope, SEAT: seat}, replay(messages, receive), answer)
+        if seat.task is None:
+            await answer.let_through()
+            return
+        await self._wait(scope, seat.task, answer, body, receive)
+        if answer.is_unfinished:  # the task asks: the SDK can do that
+            await self._app(scope, replay(messages, receive), answer)
+
+    async def _wait(self, scope: Scope, task: Task, answer: _Answer, body: bytes, receive: Receive) -> None:
+        await answer.open_stream()
+        seat = self._tasks.running.vigils.crowds.join(task)
+        leaving = asyncio.ensure_future(receive())
+        try:
+            while not seat.done():
+                await asyncio.wait((seat, leaving), timeout=_PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if leaving.done() and not seat.done():
+                    answer.is_unfinished = False
+                    return
+                if not seat.done():
+                    await answer.ping()
+                    await self._sessions.touch(scope)
+            if tail := self._tail(seat):
+                await answer.finish(b'{"jsonrpc":"2.0","id":%b,%b}' % (_write(_read_id(body).id), tail))
+        finally:
+            seat.cancel()
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+
+    def _tail(self, seat: asyncio.Future[Task]) -> bytes | None:
+        """Return what follows the id in the answer, made once for all who get it; None: the task asks something."""
+        if error := seat.exception():
+            return b'"error":' + _write(written(failure(error)))
+        task = seat.result()
+        if not task.status.is_terminal:
+            return None
+        if self._last is None or self._last[0] is not task:
+            ended = v2025.error_of(task)
+            tail = b'"error":' + _write(ended) if ended else b'"result":' + _write(v2025.write_result(task))
+            self._last = (task, tail)
+        return self._last[1]
+
+
+class _Answer:
+    """What the SDK answers, put aside until it is clear whose the answer is."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._aside: list[Message] = []
+        self._is_open = False
+        self._is_begun = False
+        self._is_stream = False
+        self.is_unfinished = True
+
+    async def __call__(self, message: Message) -> None:
+        if not self._is_open:
+            self._aside.append(message)
+        elif message["type"] != "http.response.start" or not self._is_begun:
+            await self._send(message)
+
+    async def let_through(self) -> None:
+        """From now on the SDK answers."""
+        self._is_open = True
+        aside, self._aside = self._aside, []
+        for message in aside:
+            await self(message)
+
+    async def open_stream(self) -> None:
+        """Send the head of the SDK's answer, if that is a stream; a JSON answer has none before it is whole."""
+        head = self._aside[0]
+        self._head, self._aside, self._is_open = head, [], True
+        self._is_stream = (b"content-type", b"text/event-stream") in [
+            (name.lower(), value.partition(b";")[0]) for name, value in head["headers"]
+        ]
+        if self._is_stream:
+            self._is_begun = True
+            await self._send(head)
+
+    async def ping(self) -> None:
+        if self._is_stream:
+            await self._send({"type": "http.response.body", "body": _PING, "more_body": True})
+
+    async def finish(self, body: bytes) -> None:
+        self.is_unfinished = False
+        if self._is_stream:
+            body = b"event: message\r\ndata: " + body + b"\r\n\r\n"
+        else:
+            kept = [(name, value) for name, value in self._head["headers"] if name.lower() != b"content-length"]
+            headers = [*kept, (b"content-length", b"%d" % len(body))]
+            await self._send({**self._head, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _session_of(scope: Scope) -> bytes | None:
+    headers = scope["headers"] if scope["type"] == "http" else ()
+    return next((value for name, value in headers if name == b"mcp-session-id"), None)

@@ -1,0 +1,93 @@
+"""Waiting against completing: whoever waits for a task hears of its end, however narrow the gap it falls into."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.races.conftest import Races
+from tests.races.loop import SeededLoop, the_loop
+from tests.races.served import Served, Stage, at_once, build, clear, serving
+from tests.races.stores import Lots
+from tests.races.wire import DUMB, NEWER, OLDER, RELATED
+
+pytestmark = pytest.mark.anyio
+
+TASKS = 10
+"""How many are under way at once, where each write takes its time on a disk."""
+
+
+async def test_who_asks_for_the_result_at_the_very_moment_of_completion_gets_it(served: Served, races: Races) -> None:
+    older, newer, dumb = [await served.client(kind) for kind in (OLDER, NEWER, DUMB)]
+
+    async def race(chance: Random) -> None:
+        label = served.stage.label()
+        task_id = await chance.choice((older, newer)).hand_in("work", label=label)
+        began = the_loop().time()
+        _, *answers = await at_once(
+            chance,
+            _complete(served, label),
+            older.of_task("result", task_id),
+            older.of_task("result", task_id),
+            dumb.call("wait_task", task_id=task_id, seconds=15),
+        )
+        assert the_loop().time() - began < 1, "it was found by looking, not by being told"
+        for answer in answers:
+            assert answer["content"] == [{"type": "text", "text": f"{label} is done"}]
+            assert answer["_meta"][RELATED] == {"taskId": task_id}
+        await clear(served.engine)
+
+    await races(race)
+
+
+class TestTwoProcesses:
+    """Two servers on one file, as in two processes: one answers the clients, the other one does the work."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "asyncio", {"loop_factory": partial(SeededLoop, jumps=False)}
+
+    @pytest.fixture
+    async def served(self, lots: Lots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
+        # Otherwise whoever missed a ring would find out a little later.
+        monkeypatch.setattr("coatcheck.stores.sqlite.store._SAFETY_SECONDS", 3600.0)
+        stage, url = Stage(), f"sqlite:///{tmp_path}/tasks.db"
+        async with (
+            serving(lots, stage, build(stage, url, concurrency=0)) as front,
+            serving(lots, stage, build(stage, url)),
+        ):
+            yield front
+
+    async def test_who_asks_for_the_result_while_another_process_completes_gets_it(
+        self, served: Served, races: Races
+    ) -> None:
+        older = await served.client(OLDER)
+
+        async def one_of_many(chance: Random) -> None:
+            label = served.stage.label()
+            task_id = await older.hand_in("work", label=label)
+            if chance.random() < 0.5:
+                await served.stage.hears(label, "begun")
+            _, *answers = await at_once(
+                chance,
+                _complete(served, label),
+                older.of_task("result", task_id),
+                older.of_task("result", task_id),
+            )
+            for answer in answers:
+                assert answer["content"] == [{"type": "text", "text": f"{label} is done"}]
+
+        async def race(chance: Random) -> None:
+            failures = await at_once(chance, *(one_of_many(chance) for _ in range(TASKS)))
+            assert failures == [None] * TASKS
+
+        await races(race, share=TASKS)
+
+
+async def _complete(served: Served, label: str) -> None:
+    served.stage.say(label, "go")
