@@ -24,6 +24,7 @@ from benchmarks import (
     server_hold,
     server_moments,
     server_tasks,
+    server_waiters,
     size,
     wake,
 )
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, tuple[Callable[[Settings], list[Line]], str]] = {
     "server-calls": (server_calls.run, "plain tool calls over HTTP, against the SDK alone"),
     "server-hold": (server_hold.run, "10,000 sleeping tasks in one process: memory, polls, their end"),
     "server-moments": (server_moments.run, "time to cancel and to start, against FastMCP (no target)"),
+    "server-waiters": (server_waiters.run, "1,000 clients of 2025-11-25 in tasks/result: woken, and idle"),
     "size": (size.run, "a read among 1,000,000 rows, against one among 1,000"),
 }
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+from coatcheck import Policy
 from coatcheck.server import TaskPolicy, TaskServer
 
 # As long as FastMCP keeps its tasks at least, and no bound on how many sleep.
-server = TaskServer("bench", task=TaskPolicy(ttl=3600, poll_interval=0.1), max_unfinished=None, concurrency=20_000)
+server = TaskServer(
+    "bench",
+    task=TaskPolicy(ttl=3600, poll_interval=0.1),
+    policy=Policy(quota=None),
+    max_unfinished=None,
+    concurrency=20_000,
+)
+_gate = asyncio.Event()
 _sleeping = 0
 
 
@@ -30,6 +38,18 @@ async def nap(seconds: float) -> str:
     finally:
         _sleeping -= 1
     return "rested"
+
+
+@server.tool(task="optional")
+async def held() -> str:
+    _gate.clear()
+    await _gate.wait()
+    return "released"
+
+
+@server.tool()
+async def release() -> None:
+    _gate.set()
 
 
 @server.tool()
