@@ -29,6 +29,8 @@ class StatusNews:
 
     async def begin(self, ctx: RequestContext, task: Task) -> None:
         """Tell of a new task on the stream that is about to carry its answer, and watch it from now on."""
+        if ctx.session.client_params is None:  # no session, so nobody is there once the request is answered
+            return
         await notify(ctx, _STATUS, v2025.write_task(task), own_stream=ctx.session.can_send_request)
         watcher = asyncio.create_task(self._watch(ctx, task))
         self._watchers.add(watcher)
