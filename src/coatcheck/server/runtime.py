@@ -116,6 +116,8 @@ class Runtime:
         engine = await stack.enter_async_context(
             open_engine(settings.url(server.name), policy=settings.policy, key=settings.key)
         )
+        vigils = Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds())
+        stack.push_async_callback(vigils.errands.settle)
         worker: Worker | None = None
         if slots:
             worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots, grace=settings.grace))
@@ -126,7 +128,7 @@ class Runtime:
             engine=engine,
             worker=worker,
             identity=Identity(binds_sessions=settings.binds_sessions),
-            vigils=Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds()),
+            vigils=vigils,
             news=StatusNews(engine),
             loop=asyncio.get_running_loop(),
             streams_end=asyncio.Event(),

@@ -59,5 +59,5 @@ class PlainContext(TaskContext):
     async def ask(self, method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None = None) -> Any:
         raise InvalidArgument(
             "This call is not a task, so it cannot ask through TaskContext; use the SDK's Context.elicit, "
-            "or make tasks required for this tool."
+            "or let the tool's calls be tasks with task=True."
         )

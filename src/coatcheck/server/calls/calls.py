@@ -85,8 +85,9 @@ class Calls:
         self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
     ) -> HandlerResult:
         """Make a task for a caller that knows what to do with it."""
+        served = self._runtime.running
         with as_protocol_errors():
-            ttl = _wish(params, self._runtime.running.engine.policy) if ctx.protocol_version in HANDSHAKE else UNSET
+            ttl = _wish(params, served.engine.policy) if ctx.protocol_version in HANDSHAKE else UNSET
         if answer := await _before_the_body(params, ctx, call_next):
             return answer
         with as_protocol_errors():
@@ -94,12 +95,12 @@ class Calls:
             task = await self._submit(params, ctx, meta, ttl=ttl)
             if ctx.protocol_version in HANDSHAKE:
                 self._acquaintances.saw_use(ctx)
-                await self._runtime.running.news.begin(ctx, task)
+                await served.news.begin(ctx, task)
                 raise Verbatim(v2025.write_created(task))
             if policy.patience is not None:
                 task = await self._settled(task, policy.patience)
                 if task.status.is_terminal:
-                    await self._runtime.running.engine.forget(task)  # nobody knows its id
+                    served.vigils.errands.run(served.engine.forget(task))  # nobody knows its id
                     return outcome(task, ctx.protocol_version)
         return v2026.plain(v2026.write_created(task))
 

@@ -39,5 +39,5 @@ async def hold(running: Running, ctx: RequestContext, live: Live, task: Task, po
         if not task.status.is_terminal:
             return write_ticket(task)
         if task.updated_at - task.created_at < _QUICK:
-            await running.engine.forget(task)
+            running.vigils.errands.run(running.engine.forget(task))
     return outcome(task, ctx.protocol_version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -14,6 +14,7 @@ from coatcheck.dialects.words import INVALID_PARAMS, lifetime
 from coatcheck.engine import Engine
 from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidAnswer, TaskNotFound
 from coatcheck.server.waiting.client_tasks import ClientTasks
+from coatcheck.server.waiting.errands import Errands
 from coatcheck.server.waiting.peer import Peer, Unreachable
 from coatcheck.task import InputRequest, Task
 
@@ -23,11 +24,10 @@ logger = logging.getLogger("coatcheck")
 class Relays:
     """Who waits for which task in this process."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, errands: Errands) -> None:
+        self.engine, self.errands = engine, errands
         self.client_tasks = ClientTasks()
         self._waiting: dict[str, dict[Relay, None]] = {}
-        self._errands: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def open(self, peer: Peer, task: Task) -> Generator[Relay]:
@@ -57,12 +57,6 @@ class Relays:
             for relay in waiting:
                 relay.ask_again(session)
 
-    def run(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        return task
-
 
 class Relay:
     """One who waits for a task."""
@@ -88,7 +82,7 @@ class Relay:
             return
         for key, request in task.input_requests.items():
             if key not in self._asked and key not in self._tried and self._peer.can_be_asked(request):
-                self._asked[key] = self._relays.run(self._ask(task, key, request))
+                self._asked[key] = self._relays.errands.run(self._ask(task, key, request))
 
     def pause(self) -> None:
         """Let someone else do the asking."""
@@ -150,4 +144,4 @@ class Relay:
     def _withdraw(self, task: Task, key: str) -> None:
         client_task = self._relays.client_tasks.pop(task.id, key, self._peer.client)
         if client_task is not None:
-            self._relays.run(self._peer.withdraw(client_task))
+            self._relays.errands.run(self._peer.withdraw(client_task))

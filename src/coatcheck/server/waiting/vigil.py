@@ -8,6 +8,7 @@ import math
 from coatcheck.engine import Engine
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.waiting.crowd import Crowds
+from coatcheck.server.waiting.errands import Errands
 from coatcheck.server.waiting.heartbeat import Heartbeat
 from coatcheck.server.waiting.live import Lines
 from coatcheck.server.waiting.peer import Peer
@@ -27,7 +28,8 @@ class Vigils:
     def __init__(self, engine: Engine, heartbeat: float) -> None:
         self._engine, self._heartbeat = engine, heartbeat
         self.lines = Lines(heartbeat)
-        self.relays = Relays(engine)
+        self.errands = Errands()
+        self.relays = Relays(engine, self.errands)
         self.crowds = Crowds(self._wait, self.relays.is_open)
         self._waits: set[asyncio.Task[Task]] = set()
         self._is_stopping = False

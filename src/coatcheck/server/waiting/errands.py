@@ -1,0 +1,34 @@
+"""What has to be done, but nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from coatcheck.errors import CoatcheckError
+
+logger = logging.getLogger("coatcheck")
+
+
+class Errands:
+    def __init__(self) -> None:
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def run(self, errand: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        task = asyncio.create_task(_run(errand))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def settle(self) -> None:
+        """Wait until all is done."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+async def _run(errand: Coroutine[Any, Any, Any]) -> None:
+    try:
+        await errand
+    except CoatcheckError as error:
+        logger.error("Something could not be done: %s", error)
