@@ -44,7 +44,9 @@ def read(answer: Payload) -> Any:
             return value
 
 
-def request_of(method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None) -> InputRequest:
+def request_of(
+    method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None, *, judges_itself: bool = False
+) -> InputRequest:
     """Make a question.
 
     Raises:
@@ -56,7 +58,7 @@ def request_of(method: str, params: Mapping[str, Any], answer_schema: Mapping[st
         except SchemaError as error:
             raise InvalidArgument(f"The question's schema is not valid JSON Schema: {error.message}") from error
     schema = UNSET if answer_schema is None else encode(answer_schema)
-    return InputRequest(method=method, params=encode(params), answer_schema=schema)
+    return InputRequest(method=method, params=encode(params), answer_schema=schema, judges_itself=judges_itself)
 
 
 def elicitation_answer(content_schema: Mapping[str, Any]) -> dict[str, Any]:

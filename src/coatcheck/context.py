@@ -126,16 +126,23 @@ class TaskContext:
         params = {"mode": "form", "message": message, "requestedSchema": schema}
         return await self.ask("elicitation/create", params, elicitation_answer(schema))
 
-    async def ask(self, method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None = None) -> Any:
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answer_schema: Mapping[str, Any] | None = None,
+        *,
+        judges_itself: bool = False,
+    ) -> Any:
         """Put a question to the caller and return the answer, in the protocol's words. It may take days.
 
         A question is known by its content, and equal ones by their order, so work that is run again gets the
-        answers it already had.
+        answers it already had. `judges_itself`: an answer that cannot be refused is returned even if it does not fit.
 
         Raises:
             NotAnswered: The caller answered with an error.
         """
-        request = request_of(method, params, answer_schema)
+        request = request_of(method, params, answer_schema, judges_itself=judges_itself)
         key = self._nth(_fingerprint(request))
         if key not in self.task.input_responses:
             self._questions += 1

@@ -143,8 +143,13 @@ class Engine:
         """Drop the task, if nothing has changed it since `task`: for callers that have all they want of it."""
         await self._store.delete(task)
 
-    async def answer(self, task_id: str, owner: str | None, responses: Mapping[str, Any]) -> Task:
+    async def answer(
+        self, task_id: str, owner: str | None, responses: Mapping[str, Any], *, is_final: bool = False
+    ) -> Task:
         """Deliver input; the task goes on once nothing is outstanding. Keys that are not open are ignored.
+
+        `is_final`: whoever answered is not there to be told that an answer does not fit; work that judges answers
+        itself gets it then.
 
         Raises:
             InvalidAnswer: One does not fit its question. None of them was taken, all questions stay open.
@@ -157,7 +162,8 @@ class Engine:
         task = await self.get(task_id, owner)
         fitting = {key: encode(value) for key, value in responses.items() if key in task.input_requests}
         for key, answer in fitting.items():
-            answers.check(key, task.input_requests[key], answer)
+            if not (is_final and task.input_requests[key].judges_itself):
+                answers.check(key, task.input_requests[key], answer)
         return await self._apply(task, InputProvided(fitting)) if fitting or task.status.is_terminal else task
 
     async def answer_with_error(

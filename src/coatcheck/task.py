@@ -79,6 +79,8 @@ class InputRequest(_Value, frozen=True, kw_only=True):
     params: Payload
     answer_schema: Payload | UnsetType = UNSET
     """JSON Schema the whole answer must satisfy."""
+    judges_itself: bool = False
+    """The work looks at answers itself: where one that does not fit cannot be refused, it gets it as it is."""
 
 
 class Failure(_Value, frozen=True, kw_only=True):

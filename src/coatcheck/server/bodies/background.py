@@ -135,7 +135,7 @@ class TaskChannel:
         self._require(method)
         try:
             async with asyncio.timeout((opts or {}).get("timeout")):
-                return await self._context.ask(method, params or {}, _answer(method, params or {}))
+                return await self._context.ask(method, params or {}, _answer(method, params or {}), judges_itself=True)
         except TimeoutError:
             raise MCPError(REQUEST_TIMEOUT, f"Nobody answered {method} in time") from None
         except NotAnswered as error:
@@ -153,8 +153,9 @@ class TaskChannel:
     def _require(self, method: str) -> None:
         """A question its caller cannot answer would wait for days, so it is an error at once."""
         capability = _CAPABILITIES.get(method)
-        declared = client_of(restore_request(self._context.task.call.meta)).client_capabilities
-        if capability is None or getattr(declared, capability, None) is not None:
+        request = restore_request(self._context.task.call.meta)
+        declared = client_of(request).client_capabilities
+        if capability is None or request.is_held or getattr(declared, capability, None) is not None:
             return
         raise MCPError(
             MISSING_REQUIRED_CLIENT_CAPABILITY,

@@ -38,6 +38,8 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
             result = await served.server.call_tool(call.tool, dict(arguments), sdk_context)
             if isinstance(result, CallToolResult):
                 break
+            if served.vigils.lines.take_round(context.task.id):
+                return Outcome(encode(result.model_dump(by_alias=True, mode="json", exclude_none=True)))
             # What it asks by multi-round-trip now is asked of the task's caller.
             given = inputs(await _answers(served, context, result), result.request_state)
     except MCPError as error:

@@ -56,7 +56,14 @@ class PlainContext(TaskContext):
     async def output(self, chunk: Any) -> None:
         """The result alone is the answer."""
 
-    async def ask(self, method: str, params: Mapping[str, Any], answer_schema: Mapping[str, Any] | None = None) -> Any:
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answer_schema: Mapping[str, Any] | None = None,
+        *,
+        judges_itself: bool = False,
+    ) -> Any:
         raise InvalidArgument(
             "This call is not a task, so it cannot ask through TaskContext; use the SDK's Context.elicit, "
             "or let the tool's calls be tasks with task=True."

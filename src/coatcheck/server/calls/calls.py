@@ -33,6 +33,7 @@ from coatcheck.server.hook import RequestContext, Verbatim
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.runtime import Runtime
 from coatcheck.server.taskless.held import hold
+from coatcheck.server.taskless.rounds import read_round
 from coatcheck.task import NOTHING, Task
 
 
@@ -108,12 +109,17 @@ class Calls:
         self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
     ) -> HandlerResult:
         """Make a task for a caller that does not know tasks, and keep the call open."""
-        if answer := await _before_the_body(params, ctx, call_next):
-            return answer
         served = self._runtime.running
         with served.vigils.lines.open(ctx) as live:
             with as_protocol_errors():
-                meta = read_request(ctx, params, can_be_asked=True)
+                task = await read_round(served, ctx, params)
+            if task:
+                live.attach(task)
+                return await hold(served, ctx, live, task, policy)
+            if answer := await _before_the_body(params, ctx, call_next):
+                return answer
+            with as_protocol_errors():
+                meta = read_request(ctx, params, is_held=True)
                 try:
                     task = await self._submit(params, ctx, meta, made=live.attach)
                 except QuotaExceeded:  # of which such a caller cannot know

@@ -19,8 +19,6 @@ from coatcheck.payload import Payload, encode
 from coatcheck.server.hook import RequestContext
 
 _ENVELOPE = {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY}
-ASKABLE: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-"""The capabilities of a client that can be asked everything."""
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -33,15 +31,15 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     input_responses: Payload | UnsetType = UNSET
     """The answers that came with the call itself, to questions asked before there was a task."""
     request_state: str | UnsetType = UNSET
+    is_held: bool = False
+    """Whether its caller knows no tasks: whatever cannot be asked of it directly is asked by a ticket."""
 
 
 _decoder = msgspec.json.Decoder(Request)
 
 
-def read_request(ctx: RequestContext, params: CallToolRequestParams, *, can_be_asked: bool = False) -> Payload:
+def read_request(ctx: RequestContext, params: CallToolRequestParams, *, is_held: bool = False) -> Payload:
     """Return what to remember of a call, as a task's `meta`.
-
-    `can_be_asked`: whatever the client itself can be asked, there is a way to ask everything.
 
     Raises:
         InvalidArgument: It has no JSON form.
@@ -51,10 +49,8 @@ def read_request(ctx: RequestContext, params: CallToolRequestParams, *, can_be_a
     envelope = dict(cast("dict[str, Any]", meta)) if isinstance(meta, dict) else {}
     if ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
         envelope |= _said_hello(ctx)
-    if can_be_asked:
-        declared: Any = envelope.get(CLIENT_CAPABILITIES_META_KEY)
-        envelope[CLIENT_CAPABILITIES_META_KEY] = {**ASKABLE, **(declared if isinstance(declared, dict) else {})}
-    return write_request(ctx.protocol_version, envelope, raw.get("inputResponses"), params.request_state)
+    responses, state = raw.get("inputResponses"), params.request_state
+    return write_request(ctx.protocol_version, envelope, responses, state, is_held=is_held)
 
 
 def _said_hello(ctx: RequestContext) -> dict[str, Any]:
@@ -66,7 +62,9 @@ def _said_hello(ctx: RequestContext) -> dict[str, Any]:
     return {CLIENT_CAPABILITIES_META_KEY: said["capabilities"], CLIENT_INFO_META_KEY: said["clientInfo"]}
 
 
-def write_request(version: str, meta: Mapping[str, Any], responses: Any = None, state: str | None = None) -> Payload:
+def write_request(
+    version: str, meta: Mapping[str, Any], responses: Any = None, state: str | None = None, *, is_held: bool = False
+) -> Payload:
     """Return the same of its parts: the request's `_meta`, and what came back from an earlier round."""
     return encode(
         Request(
@@ -76,6 +74,7 @@ def write_request(version: str, meta: Mapping[str, Any], responses: Any = None, 
             meta=_given({key: value for key, value in meta.items() if key not in _ENVELOPE}),
             input_responses=_given(responses),
             request_state=state or UNSET,
+            is_held=is_held,
         )
     )
 

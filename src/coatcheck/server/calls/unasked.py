@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from mcp.server.session import ServerSession
-from mcp_types import ClientCapabilities
 
-from coatcheck.server.calls.record import ASKABLE
 from coatcheck.server.calls.stand_in import HandedIn
 
 _ASKS = frozenset({"send_request", "elicit", "elicit_form", "elicit_url", "create_message", "list_roots"})
-_CAN_BE_ASKED = ClientCapabilities.model_validate(ASKABLE)
 
 
 class Unasked:
@@ -19,8 +16,6 @@ class Unasked:
 
     So the call is handed in when the first question comes up; the task then asks it, and everything after it.
     """
-
-    client_capabilities = _CAN_BE_ASKED
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session

@@ -14,6 +14,7 @@ from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.runtime import Running
+from coatcheck.server.taskless import rounds
 from coatcheck.server.taskless.ticket import write_ticket
 from coatcheck.server.waiting.live import Live
 from coatcheck.server.waiting.vigil import Stopping
@@ -26,9 +27,7 @@ _QUICK = timedelta(seconds=5)
 async def hold(running: Running, ctx: RequestContext, live: Live, task: Task, policy: TaskPolicy) -> HandlerResult:
     with as_protocol_errors():
         try:
-            task = await running.vigils.keep(
-                ctx, task, knows_task=False, seconds=policy.longest_hold, heartbeat=live.heartbeat
-            )
+            task = await _kept(running, ctx, live, task, policy.longest_hold)
         except Stopping:
             return write_ticket(task)
         except asyncio.CancelledError:
@@ -37,7 +36,16 @@ async def hold(running: Running, ctx: RequestContext, live: Live, task: Task, po
                     await asyncio.shield(running.engine.cancel(task.id, task.owner, "Its caller hung up"))
             raise
         if not task.status.is_terminal:
-            return write_ticket(task)
-        if task.updated_at - task.created_at < _QUICK:
+            return rounds.write_round(task) if rounds.can_be_asked(ctx, task) else write_ticket(task)
+        if live.has_round or task.updated_at - task.created_at < _QUICK:
             running.vigils.errands.run(running.engine.forget(task))
     return outcome(task, ctx.protocol_version)
+
+
+async def _kept(running: Running, ctx: RequestContext, live: Live, task: Task, seconds: float) -> Task:
+    keep = running.vigils.keep
+    task = await keep(ctx, task, knows_task=False, seconds=seconds, heartbeat=live.heartbeat)
+    if live.has_round:  # what the tool asks is the answer, and on its way
+        return await keep(ctx, task, knows_task=False, heartbeat=live.heartbeat)
+    live.close()
+    return task

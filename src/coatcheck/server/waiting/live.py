@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp.server.connection import allowed_log_levels
 
+from coatcheck.server.calls.caller import MODERN
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.waiting.heartbeat import Heartbeat
 from coatcheck.server.waiting.notifications import notify
@@ -23,6 +24,8 @@ class Live:
         self._lines, self._ctx, self.heartbeat = lines, ctx, heartbeat
         self._task_id: str | None = None
         self._is_open = True
+        self.has_round = False
+        """Whether the tool asked by multi-round-trip: its result is then a question, for this caller only."""
 
     def attach(self, task: Task) -> None:
         """Take what this task's body says, from its first word on."""
@@ -34,6 +37,11 @@ class Live:
         self._is_open = False
         if self._task_id:
             self._lines.pop(self._task_id, None)
+
+    def take_round(self) -> bool:
+        """Have the tool ask this caller by multi-round-trip, if it can be asked so. Says whether it can."""
+        self.has_round = self._ctx.protocol_version in MODERN
+        return self.has_round
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         if method != _LOG or params.get("level") in allowed_log_levels(self._ctx.protocol_version, self._ctx.meta):
@@ -54,6 +62,9 @@ class Lines:
             yield live
         finally:
             live.close()
+
+    def take_round(self, task_id: str) -> bool:
+        return task_id in self._lines and self._lines[task_id].take_round()
 
     async def progress(self, task_id: str, done: float, total: float | None, message: str | None) -> None:
         if live := self._lines.get(task_id):

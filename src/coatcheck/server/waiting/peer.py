@@ -28,6 +28,23 @@ class Unreachable(Exception):
     """The client cannot be asked on this channel, or no longer."""
 
 
+def can_answer(declared: types.ClientCapabilities | None, request: InputRequest) -> bool:
+    """Whether a client that declared this can answer that."""
+    if declared is None:
+        return False
+    match request.method:
+        case "elicitation/create":
+            modes = declared.elicitation
+            is_url = decode(request.params).get("mode") == "url"
+            return modes is not None and (not is_url or modes.url is not None)
+        case "sampling/createMessage":
+            return declared.sampling is not None
+        case "roots/list":
+            return declared.roots is not None
+        case _:
+            return False
+
+
 class Peer:
     """The client of one open request, which may be asked as long as the request is open."""
 
@@ -51,20 +68,7 @@ class Peer:
         return self._ctx.session.client_params
 
     def can_be_asked(self, request: InputRequest) -> bool:
-        declared = self._ctx.session.client_capabilities
-        if not self._has_channel or declared is None:
-            return False
-        match request.method:
-            case "elicitation/create":
-                modes = declared.elicitation
-                is_url = decode(request.params).get("mode") == "url"
-                return modes is not None and (not is_url or modes.url is not None)
-            case "sampling/createMessage":
-                return declared.sampling is not None
-            case "roots/list":
-                return declared.roots is not None
-            case _:
-                return False
+        return self._has_channel and can_answer(self._ctx.session.client_capabilities, request)
 
     async def ask(self, request: InputRequest, task_id: str) -> dict[str, Any]:
         """Return the client's answer, in the protocol's words.

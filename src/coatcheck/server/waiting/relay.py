@@ -107,7 +107,7 @@ class Relay:
             with suppress(AlreadyFinished, TaskNotFound):  # too late, and nobody's fault
                 try:
                     answer = await self._answer(task, key, request)
-                    await engine.answer(task.id, task.owner, {key: answer})
+                    await engine.answer(task.id, task.owner, {key: answer}, is_final=True)
                 except InvalidAnswer as error:
                     await self._fail(task, key, MCPError(INVALID_PARAMS, str(error)))
                 except MCPError as error:
