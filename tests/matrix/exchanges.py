@@ -233,6 +233,15 @@ async def held_call(cell: Cell, peer: Peer, twin: Peer) -> None:
             assert answer == await _begin(cell, twin).answer()
             assert _questions(cell, peer) == _questions(cell, twin)
             assert [heard.stream for heard in _asked(cell, peer)] == [_stream(cell, call)]
+        case "a round of the call, then the plain answer":
+            asked: Json = (await _begin(cell, peer).answer())["result"]
+            assert asked["resultType"] == "input_required"
+            ((key, question),) = asked["inputRequests"].items()
+            schema = _without(cell.question["requestedSchema"], "title")  # which the SDK leaves out of a round
+            assert question == {"method": "elicitation/create", "params": {**cell.question, "requestedSchema": schema}}
+            rest = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED}}
+            answer = await _begin(cell, peer, **rest).answer()
+            assert {"result": _without(answer["result"], "_meta")} == _said(cell)
         case "a ticket to cancel":
             task_id = _check_ticket(cell, await _begin(cell, peer).answer(), "working")
             await _until(cell, peer, "begun")

@@ -111,7 +111,13 @@ TASKS_2026: dict[Outcome, Task] = {
 
 # As a held call of a client without tasks
 
-Held = Literal["the plain answer", "a ticket to cancel", "a ticket to answer", "a question, then the plain answer"]
+Held = Literal[
+    "the plain answer",
+    "a ticket to cancel",
+    "a ticket to answer",
+    "a question, then the plain answer",
+    "a round of the call, then the plain answer",
+]
 
 HELD: dict[Outcome, Held] = {
     "ok": "the plain answer",
@@ -124,9 +130,12 @@ HELD: dict[Outcome, Held] = {
 
 
 def held(client: Client, outcome: Outcome, transport: Transport) -> Held:
-    """Who can be asked directly, is: before 2026-07-28, and where the answer to the call is a stream."""
-    can_be_asked = not client.is_modern and transport != "http-json"
-    return "a question, then the plain answer" if outcome == "asks" and can_be_asked else HELD[outcome]
+    """Who can be asked directly, is: since 2026-07-28 by the answer, before that where the answer is a stream."""
+    if outcome != "asks":
+        return HELD[outcome]
+    if client.is_modern:
+        return "a round of the call, then the plain answer"
+    return HELD[outcome] if transport == "http-json" else "a question, then the plain answer"
 
 
 # What is sent to a client without being asked for
