@@ -1,7 +1,9 @@
-"""What the protocol asks: the extension `io.modelcontextprotocol/tasks` for 2026-07-28, one sentence per entry.
+"""What the protocol asks of tasks in both its generations, and what we ask beyond it, one sentence per entry.
 
-S: the specification, row by row. T: sentences of its text that have no row. ER: where the published extension differs
-from the early text. R: where generations of tasks differ, as decided here. C: the official conformance scenarios.
+S: the extension of 2026-07-28, row by row. T: sentences of its text that have no row. ER: where the published extension
+differs from the early text. C: the official conformance scenarios. F and E: tasks of 2025-11-25 as two other servers
+have them. G: what else the core protocol of that version says. R: where the two differ, as decided here. X: what
+neither asks.
 """
 
 from __future__ import annotations
@@ -45,8 +47,6 @@ def _client(row: str, level: Level, says: str) -> Requirement:
 def _elsewhere(row: str, level: Level, says: str, reason: str) -> Requirement:
     return Requirement(row, level, says, excluded=reason)
 
-
-_OLD = "It is about 2025-11-25, which this server does not serve tasks for."
 
 SPECIFICATION = (
     _must("S-001", "The extension is called io.modelcontextprotocol/tasks, and its settings are an empty object."),
@@ -146,34 +146,38 @@ ERRATA = (
 )
 
 RESOLUTIONS = (
-    _must("R-01", "isError: completed."),
+    _must("R-01", "isError: completed; in 2025-11-25 failed, with the tool's text as statusMessage."),
     _must("R-02", "A JSON-RPC error that was raised: failed, with its code, message and data."),
     _must("R-03", "Another exception does in a task what it does in a plain call, its details masked."),
-    _must("R-04", "Cancelling a finished task is acknowledged."),
-    _must("R-05", "A task is cancelled before its cancellation is acknowledged."),
-    _must("R-06", "tasks/list is -32601."),
-    _must("R-07", "tasks/result is -32601."),
+    _must("R-04", "Cancelling a finished task is acknowledged; in 2025-11-25 it is -32602."),
+    _must("R-05", "A task is cancelled before its cancellation is answered."),
+    _must("R-06", "tasks/list is there in 2025-11-25 only."),
+    _must("R-07", "tasks/result is there in 2025-11-25 only."),
     _must("R-08", "One policy per tool: forbidden, optional or required, and promote_after."),
-    _must("R-09", "A required tool is refused with -32021 to clients without tasks."),
-    _must("R-10", "The owner is the principal: issuer, client and subject; else whoever has the id."),
+    _must(
+        "R-09", "A required tool is refused to clients without tasks, with -32021 or -32601, unless it may fall back."
+    ),
+    _must("R-10", "The owner is the principal: issuer, client and subject; else the session; else whoever has the id."),
     _must("R-11", "An id has at least 128 random bits."),
-    _must("R-12", "A lifetime starts at creation, and ttlMs tells when it was made longer."),
+    _must("R-12", "A lifetime starts at creation, and the wire tells when it was made longer."),
     _must("R-13", "An hour unless asked otherwise, a day at most; unlimited only if the operator allows it."),
     _must("R-14", "Two seconds between polls unless the tool says otherwise."),
     _must("R-15", "expired is not a status: such a task is not found."),
-    _must("R-16", "No names of the old generation on the wire."),
-    _must("R-17", "No related-task in the _meta of a result."),
-    _must("R-18", "notifications/tasks only for ids that were accepted."),
-    _must("R-19", "Progress is told in statusMessage."),
-    _must("R-20", "Input is asked through inputRequests and answered through tasks/update."),
+    _must("R-16", "Each generation has its own names on the wire."),
+    _must("R-17", "related-task in the _meta of a result in 2025-11-25 only."),
+    _must(
+        "R-18", "notifications/tasks only for ids that were accepted; notifications/tasks/status to whoever made it."
+    ),
+    _must("R-19", "Progress is told in statusMessage, in 2025-11-25 also in notifications/progress."),
+    _must("R-20", "Input is asked through inputRequests, or on the stream of tasks/result; the question is the same."),
     _elsewhere("R-21", "MAY", "Input for the host program goes through a local API.", "It is not on the wire."),
     _must("R-22", "Prompts and resources are never tasks."),
     _elsewhere("R-23", "MAY", "Questions of an upstream are matched to calls.", "It is about proxies."),
     _elsewhere("R-24", "MAY", "An upstream that is lost fails what depends on it.", "It is about proxies."),
-    _must("R-25", "Work survives the connection it was asked on."),
-    _must("R-26", "Every transition is pushed."),
+    _must("R-25", "Work survives the connection it was asked on, and the session."),
+    _must("R-26", "Every transition is pushed, and what the work says, but not too often."),
     _must("R-27", "Unknown, foreign and expired tasks are refused in the same words."),
-    _elsewhere("R-28", "MUST", "A bad cursor is -32602.", _OLD),
+    _must("R-28", "A bad cursor is -32602, and so is another's."),
     _must("R-29", "A task starts as working, and says if it waits for a worker."),
     _elsewhere("R-30", "MUST", "A local call is synchronous unless a task is asked for.", "It is not on the wire."),
 )
@@ -205,4 +209,119 @@ CONFORMANCE = (
     _must("C-024", "Push, which the suite skips."),
 )
 
-CATALOGUE = (*SPECIFICATION, *TEXT, *ERRATA, *RESOLUTIONS, *CONFORMANCE)
+RECEIVER = (
+    _must("F-001", "A tool declares whether it may be a task: optional, required or forbidden."),
+    _must("F-002", "A tool that declares nothing is forbidden to be one."),
+    _must("F-003", "The list of tools shows execution.taskSupport on those that may be tasks, and on no others."),
+    _must("F-004", "A tool that may not be a task is -32601 to who asks for one."),
+    _must("F-005", "A tool that must be a task is -32601 to who asks for none."),
+    _must("F-006", "A tool that may be a task is one to who asks for it, and answers others directly."),
+    _must("F-007", "Tasks are there as soon as one tool may be one."),
+    _must("F-008", "They are declared in the handshake: cancel, list, requests.tools.call."),
+    _must("F-009", "list is declared only where callers can be told apart."),
+    _must("F-010", "A client may ask for a ttl and is told the one that was given."),
+    _must("F-011", "Without a wish it is an hour."),
+    _must("F-012", "A wish for more than a day is cut to a day."),
+    _must("F-013", "A ttl of zero or less is refused."),
+    _must("F-014", "Polls are asked for every two seconds."),
+    _must("F-016", "A session may have 16 unfinished tasks."),
+    _must("F-025", "A creation is answered at once with a task that can be looked at."),
+    _must("F-026", "tasks/get has no payload."),
+    _must("F-027", "tasks/result waits for the end."),
+    _must("F-028", "tasks/result is the result or the error of the call itself."),
+    _must("F-029", "A result says in its _meta which task it is of."),
+    _must("F-030", "A result may be collected any number of times, until the ttl is over."),
+    _must("F-031", "tasks/list has the caller's tasks, page by page."),
+    _must("F-032", "tasks/cancel returns the cancelled task."),
+    _must("F-033", "The cancellation is written before it is answered."),
+    _must("F-034", "The work of a cancelled task is stopped."),
+    _must("F-035", "Also if it runs in another process."),
+    _must("F-037", "What has ended cannot be cancelled: -32602."),
+    _must("F-039", "A task goes between working and input_required, and ends once."),
+    _must("F-040", "What cancelled work still says is dropped."),
+    _must("F-041", "isError is failed."),
+    _must("F-042", "A protocol error is failed, with its code and message again."),
+    _must("F-043", "A task that asks is input_required."),
+    _must("F-044", "notifications/tasks/status carries the whole task."),
+    _must("F-045", "It comes at creation, on the stream of the answer."),
+    _must("F-046", "It comes at the end."),
+    _must("F-047", "Who does not hear of it can do with looking."),
+    _must("F-048", "What is kept in memory is gone after a restart."),
+    _must("F-050", "What is kept in a file is there after a restart."),
+    _must("F-055", "An end that comes just when somebody begins to wait is not missed."),
+    _must("F-056", "The task of another session is refused like an unknown one, and not listed."),
+    _must("F-057", "What is refused is refused before there is a task."),
+    _must("F-058", "Ids are random."),
+    _must("F-061", "Every refusal has its own code on the wire."),
+    _must("F-068", "Any process on the same store sees the same tasks."),
+    _must("F-074", "All methods can be driven with raw requests."),
+)
+
+RELAY = (
+    _must("E-001", "There are tasks/get, list, result and cancel, and notifications/tasks/status."),
+    _must("E-002", "A prompt is no task on the wire."),
+    _must("E-003", "Nor is a resource."),
+    _must("E-004", "There is no tasks/sendInput on the wire."),
+    _must("E-005", "task=True is optional."),
+    _must("E-006", "A policy may say more than the mode."),
+    _must("E-007", "There are three modes."),
+    _must("E-008", "A server may have a mode for all its tools."),
+    _must("E-009", "A tool's own mode comes before the server's, both ways."),
+    _must("E-021", "A tool reports progress through the context it has anyway."),
+    _must("E-022", "Progress is told in the task, in its message and in notifications."),
+    _must("E-023", "The poll interval is the one that was configured."),
+    _must("E-024", "A tool that asks a person waits, and goes on where it was."),
+    _must("E-025", "So does one that asks a model."),
+    _must("E-026", "Who waits with tasks/result is asked, and gets the result on the same request."),
+    _must("E-027", "A tool can tell accepted, declined and cancelled apart."),
+    _must("E-029", "Success is completed."),
+    _must("E-030", "isError is failed, its payload intact in tasks/result."),
+    _must("E-031", "An error that was raised is failed, and raised again by tasks/result."),
+    _must("E-032", "A cancelled task is cancelled, and says so in tasks/result."),
+    _must("E-033", "The message of a failure is the tool's text, else the error's."),
+    _must("E-034", "A result names its task."),
+    _must("E-035", "So does an error."),
+    _must("E-036", "Whose a task is counts for all methods."),
+    _must("E-037", "All who may not see a task are refused alike."),
+    _must("E-039", "Two users of one application do not see each other's tasks."),
+    _must("E-042", "A ttl is enforced."),
+    _must("E-043", "The capability is list, cancel and requests.tools.call."),
+    _must("E-044", "An id has at least 128 random bits."),
+    _must("E-045", "A task may ask several things at once."),
+    _must("E-047", "Of a crash no details are told."),
+    _must("E-048", "Who has too many tasks is told so, with a code of its own."),
+    _must("E-049", "A cursor is good for who got it."),
+    _must("E-053", "A client may keep a question as a task of its own."),
+    _must("E-055", "What a restart has cut off has failed, and says why."),
+    _must("E-057", "A progress token is good until the end, and its values rise."),
+    _must("E-058", "Both generations are served at once, older clients as ever."),
+)
+
+CORE = (
+    _must("G-001", "Clients that declared it are given questions as tasks."),
+    _must("G-002", "Who did not declare tasks ignores the wish for one."),
+    _must("G-003", "taskSupport is shown only where tasks are declared."),
+    _may("G-004", "A creation may have something to tell the model meanwhile."),
+    _must("G-005", "A task begins as working."),
+    _should("G-006", "Who wants to be asked calls tasks/result; what it cannot be asked is an error."),
+    _must("G-007", "All that belongs to a task says so in its _meta, but not get, list, cancel and status."),
+    _must("G-008", "A progress token is good for the whole task."),
+    _must("G-009", "After the end there is no progress, and no question."),
+    _must("G-010", "What can be looked at is listed."),
+    _must("G-011", "A bad cursor is -32602."),
+    _must("G-012", "A cancellation returns the task."),
+    _must("G-014", "Tasks are bound to who is authenticated."),
+    _must("G-015", "Where nobody is known there is no list."),
+    _should("G-016", "How many tasks a caller has, and how long they live, is limited."),
+    _may("G-018", "A ttl may be null."),
+    _must("G-019", "The ttl that is told is the real one."),
+)
+
+BEYOND = (
+    _must("X-01", "Both generations share tasks: made over one, seen and answered over the other, in its words."),
+    _must("X-11", "Quick work is answered directly; slow work is a task to who can, and a ticket to others."),
+    _must("X-12", "Clients without tasks have tools in their place, and others do not see them."),
+    _must("X-13", "Who waits for slow work is given signs of life."),
+)
+
+CATALOGUE = (*SPECIFICATION, *TEXT, *ERRATA, *RESOLUTIONS, *CONFORMANCE, *RECEIVER, *RELAY, *CORE, *BEYOND)

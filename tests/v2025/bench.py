@@ -22,6 +22,8 @@ ANN: dict[str, Any] = {"action": "accept", "content": {"name": "Ann"}}
 DECLINE: dict[str, Any] = {"action": "decline"}
 SAID: dict[str, Any] = {"role": "assistant", "content": {"type": "text", "text": "Because"}, "model": "m"}
 ROOTS: dict[str, Any] = {"roots": [{"uri": "file:///a"}]}
+OPTIONS: dict[str, Any] = {"version": "1", "store": "memory://", "grace": 0.01, "fallback_tools": False}
+"""Those for clients without tasks have tests of their own, and take half of the time to make."""
 MODES: dict[str, TaskWish] = {"plain": False, "task_only": "required"}
 """Of the tools that are not optional."""
 
@@ -34,7 +36,7 @@ class Bench:
     """Its methods are the tools; a server has those that are named."""
 
     def __init__(self, *tools: str, **options: Any) -> None:
-        self.server = TaskServer("test", **{"version": "1", "store": "memory://", "grace": 0.01, **options})
+        self.server = TaskServer("test", **{**OPTIONS, **options})
         self.begun, self.go, self.stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.runs: list[str] = []
         """The tools whose body has begun, in order."""
@@ -56,8 +58,8 @@ class Bench:
         return "as a task"
 
     async def complain(self) -> CallToolResult:
-        texts = [TextContent(text="It is broken"), TextContent(text="Really")]
-        return CallToolResult(content=texts, structured_content={"why": 7}, is_error=True)
+        texts = (TextContent(text="It is broken"), TextContent(text="Really"))
+        return CallToolResult(content=[*texts], structured_content={"why": 7}, is_error=True)
 
     async def crash(self) -> str:
         raise ValueError("a secret")
@@ -123,7 +125,7 @@ class Bench:
             return f"{error.code}: {error.message} {error.error.data}"
 
     async def ask_url(self, ctx: Asker) -> str:
-        return (await ctx.elicit_url("Sign in", "https://sign.in/here", "e-1")).action
+        return (await ctx.elicit_url("Sign in", "https://example.com/sign-in", "e-1")).action
 
     async def think(self, ctx: Asker) -> str:
         prompt = SamplingMessage(role="user", content=TextContent(text="Why?"))

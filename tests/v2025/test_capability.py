@@ -221,7 +221,7 @@ async def test_the_wish_of_an_older_client_for_a_task_is_ignored(bench: Bench, v
     assert caller.heard == []
 
 
-@requirement("R-21", "E-004")
+@requirement("E-004")
 async def test_there_are_no_other_methods_of_tasks(caller: Talk) -> None:
     for method in ("tasks/update", "tasks/sendInput", "tasks/create", "tasks/"):
         assert (await caller.refusal(method, taskId="a", inputResponses={}))["code"] == -32601

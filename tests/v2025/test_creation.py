@@ -183,7 +183,7 @@ async def test_a_tool_that_is_only_ever_a_task_is_refused_to_who_asks_for_none(c
     assert text_of(await caller.collect(await caller.hand_in("task_only"))) == "as a task"
 
 
-@requirement("F-006", "E-010", "R-30")
+@requirement("F-006")
 async def test_a_tool_that_may_be_a_task_is_answered_directly_to_who_asks_for_none(caller: Talk) -> None:
     assert await caller.use("add", a=1) == {
         "content": [{"type": "text", "text": "2"}],

@@ -94,6 +94,8 @@ async def test_who_cannot_be_asked_does_not_take_the_asking_over(bench: Bench) -
         question = await able.question()
         waiting = mute.collecting(task_id)
         await mute.ask("ping")
+        await able.ask("ping")
+        assert "notifications/cancelled" not in {heard.method for heard in able.heard}
         await able.reply(question, ANN)
         assert (await said(collecting), await said(waiting)) == ("Ann", "Ann")
 
@@ -114,13 +116,25 @@ async def test_a_question_that_is_answered_elsewhere_is_taken_back(bench: Bench)
 
 
 @requirement("G-009")
-async def test_a_question_is_taken_back_when_the_task_is_cancelled(caller: Talk) -> None:
-    task_id = await caller.hand_in("ask")
-    collecting = caller.collecting(task_id)
-    question = await caller.question()
-    await caller.ask("tasks/cancel", taskId=task_id)
-    assert "error" in await collecting.answer()
-    await taken_back(caller, question)
+@pytest.mark.parametrize(
+    "transport",
+    [
+        "memory",
+        "json",
+        "sse",
+    ],
+)
+async def test_a_question_is_taken_back_when_the_task_is_cancelled(bench: Bench, transport: Transport) -> None:
+    async with served(bench.server, transport) as place:
+        caller = await place.connect(transport)
+        task_id = await caller.hand_in("ask")
+        collecting = caller.collecting(task_id)
+        question = await caller.question()
+        await caller.ask("tasks/cancel", taskId=task_id)
+        assert "error" in await collecting.answer()
+        await caller.ask("ping")
+        (told,) = caller.all_told("notifications/cancelled")
+        assert told.params["requestId"] == question.message["id"]
 
 
 # Who comes back
@@ -188,7 +202,9 @@ async def test_work_goes_on_when_its_session_has_ended(bench: Bench) -> None:
 async def test_work_goes_on_when_all_its_connections_are_gone(bench: Bench) -> None:
     async with served(bench.server) as place:
         caller = await place.http()
-        caller.drop(caller.collecting(await caller.hand_in("wait")))
+        collecting = caller.collecting(await caller.hand_in("wait"))
+        await caller.ask("ping")
+        caller.drop(collecting)
         await caller.close()
         bench.go.set()
         await asyncio.wait_for(bench.stopped.wait(), PATIENCE)

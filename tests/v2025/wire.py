@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from mcp.server.mcpserver import MCPServer
@@ -29,6 +32,8 @@ ASKABLE: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots"
 """The capabilities of a client that can be asked everything."""
 WITH_TASKS: Json = {**ASKABLE, "extensions": {EXTENSION: {}}}
 """And of one of 2026-07-28 that knows tasks."""
+
+_ROOT = Path(__file__).parents[2]
 
 Transport = Literal["memory", "sse", "json"]
 
@@ -141,6 +146,13 @@ class InMemory(Talk, pipes.InMemory):
         super().__init__(client, streams)
 
 
+class OnStdio(Talk, pipes.OnStdio):
+    """On the pipes of another process."""
+
+    def __init__(self, client: Client, process: Process) -> None:
+        super().__init__(client, process)
+
+
 class OverHTTP(Talk, over_http.OverHTTP):
     """Posts to the ASGI application, byte for byte, within a session if the server gives one."""
 
@@ -175,6 +187,19 @@ class OverHTTP(Talk, over_http.OverHTTP):
         status, _ = await exchange.head()
         await exchange.ended()
         return status
+
+    def becomes(self, user: str) -> None:
+        """Say from now on to be another user."""
+        self._more = {"authorization": f"Bearer {user}"}
+
+    async def post(self, method: str, params: Mapping[str, Any]) -> tuple[int, bytes]:
+        """Post a request of which nothing is expected, and return the HTTP status and the body of its answer."""
+        message = self.client.request(99, method, params)
+        exchange = over_http.Exchange(self._app, "POST", self._headers(message), json.dumps(message).encode())
+        status, _ = await exchange.head()
+        body = b"".join([part async for part in exchange.parts()])
+        await exchange.ended()
+        return status, body
 
     def drop(self, pending: Pending) -> None:
         """Lose the connection a request was made on."""
@@ -217,6 +242,26 @@ async def served(server: MCPServer[Any], transport: Transport = "sse", **options
     app = server.streamable_http_app(json_response=transport == "json", **options)
     async with running(app), AsyncExitStack() as stack:
         yield Place(server, app, stack)
+
+
+@asynccontextmanager
+async def on_stdio(*command: str) -> AsyncGenerator[OnStdio]:
+    """Serve a client by another process, which ends when the client leaves."""
+    process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=PIPE, stdout=PIPE)
+    try:
+        caller = OnStdio(_client(VERSION, ASKABLE), process)
+        reading = caller.start(caller.read())
+        await caller.greet()
+        yield caller
+        await caller.close()
+        await caller.hang_up()
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+            await reading
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from coatcheck.task import Failure, Status, Task
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
 NOT_FOUND = "Failed to retrieve task: Task not found"
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 """The key in `_meta` under which a message names the task it belongs to."""

@@ -24,11 +24,11 @@ from coatcheck.server.v2026.methods import Methods as NewerMethods
 
 
 class Parts:
-    def __init__(self, settings: Settings, poll_limit: PollLimit | None, *, has_ticket_tools: bool) -> None:
+    def __init__(self, settings: Settings, poll_limit: PollLimit | None) -> None:
         self.runtime = Runtime(settings, lambda: self.toolbox.all())
         self.toolbox = Toolbox(self.runtime)
         self.polls = Polls(self.runtime, poll_limit)
-        self.ticket_tools = TicketTools(self.runtime) if has_ticket_tools else None
+        self.ticket_tools = TicketTools(self.runtime) if settings.has_ticket_tools else None
         acquaintances = Acquaintances()
         self.calls = Calls(self.runtime, self.toolbox, acquaintances)
         self._older = OlderMethods(self.runtime, self.polls, acquaintances)

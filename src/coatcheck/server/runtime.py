@@ -34,6 +34,7 @@ class Running:
     identity: Identity
     vigils: Vigils
     news: StatusNews
+    has_ticket_tools: bool
     loop: asyncio.AbstractEventLoop
     streams_end: asyncio.Event
     """Set when the server begins to stop, for those who hold a stream open."""
@@ -130,6 +131,7 @@ class Runtime:
             identity=Identity(binds_sessions=settings.binds_sessions),
             vigils=vigils,
             news=StatusNews(engine),
+            has_ticket_tools=settings.has_ticket_tools,
             loop=asyncio.get_running_loop(),
             streams_end=asyncio.Event(),
             closing=asyncio.Event(),

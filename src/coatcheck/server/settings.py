@@ -43,6 +43,8 @@ class Settings:
     """How long the caller of a slow tool is left without a sign of life."""
     binds_sessions: bool = True
     """Whether tasks of callers without a principal are for their session only."""
+    has_ticket_tools: bool = True
+    """Whether clients without tasks get tickets, and tools for them."""
     lifespan: Lifespan | None = None
     """The author's own; its state is what tool bodies find in their `Context`."""
 

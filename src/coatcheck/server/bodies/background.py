@@ -26,6 +26,7 @@ from coatcheck.payload import Payload, decode
 from coatcheck.server.calls.record import Request, restore_request
 from coatcheck.server.runtime import Running
 from coatcheck.server.waiting.live import Lines
+from coatcheck.server.waiting.peer import can_answer
 
 _USUAL_BYTES = 4096
 _ASKS_AS = "2025-11-25"
@@ -60,6 +61,7 @@ def background_context(
             protocol_version=request.protocol_version,
             method="tools/call",
             request_id=context.task.id,
+            request=running.vigils.lines.request_of(context.task.id),
             meta=decode(request.meta),
         ),
         mcp_server=running.server,
@@ -85,10 +87,14 @@ _known_client = functools.lru_cache(maxsize=256)(_client)
 class TaskConnection(Connection):
     """A connection that makes what tasks hardly ever use only when it is used: thousands may sleep at once."""
 
-    def __init__(self, outbound: TaskChannel, client: Connection) -> None:
-        self.outbound, self.protocol_version, self.session_id = outbound, client.protocol_version, None
+    def __init__(self, channel: TaskChannel, client: Connection) -> None:
+        self._channel, self.protocol_version, self.session_id = channel, client.protocol_version, None
         self.client_params = client.client_params
         self.client_capabilities = client.client_capabilities
+
+    @property
+    def outbound(self) -> TaskChannel:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._channel.standing()
 
     def __getattr__(self, name: str) -> Any:
         make = _MADE_LATER.get(name)
@@ -111,14 +117,18 @@ _MADE_LATER: dict[str, Callable[[], Any]] = {"initialized": _set_event, "state":
 class TaskChannel:
     """The SDK's `DispatchContext`, structurally: requests are put to the task's caller, progress goes to its row."""
 
-    __slots__ = ("_context", "_lines")
+    __slots__ = ("_context", "_is_standing", "_lines")
 
     transport = _TRANSPORT
     can_send_request = True
     message_metadata = None
 
-    def __init__(self, context: TaskContext, lines: Lines) -> None:
-        self._context, self._lines = context, lines
+    def __init__(self, context: TaskContext, lines: Lines, *, is_standing: bool = False) -> None:
+        self._context, self._lines, self._is_standing = context, lines, is_standing
+
+    def standing(self) -> TaskChannel:
+        """Return the channel for what belongs to the connection rather than to the call."""
+        return TaskChannel(self._context, self._lines, is_standing=True)
 
     @property
     def request_id(self) -> str:
@@ -132,7 +142,7 @@ class TaskChannel:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        self._require(method)
+        self._require(method, params or {})
         try:
             async with asyncio.timeout((opts or {}).get("timeout")):
                 return await self._context.ask(method, params or {}, _answer(method, params or {}), judges_itself=True)
@@ -143,19 +153,19 @@ class TaskChannel:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         """Logs and the like have no place in a task, but whoever still waits for it may have them."""
-        await self._lines.notify(self._context.task.id, method, params)
+        await self._lines.notify(self._context.task.id, method, params, own_stream=not self._is_standing)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         await self._lines.progress(self._context.task.id, progress, total, message)
         with suppress(InvalidArgument):  # in a plain call it would not have stopped the tool either
             await self._context.progress(progress, total, message)
 
-    def _require(self, method: str) -> None:
+    def _require(self, method: str, params: Mapping[str, Any]) -> None:
         """A question its caller cannot answer would wait for days, so it is an error at once."""
         capability = _CAPABILITIES.get(method)
         request = restore_request(self._context.task.call.meta)
         declared = client_of(request).client_capabilities
-        if capability is None or request.is_held or getattr(declared, capability, None) is not None:
+        if capability is None or request.is_held or can_answer(declared, method, params):
             return
         raise MCPError(
             MISSING_REQUIRED_CLIENT_CAPABILITY,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult, InputResponseRequestParams, TextContent
@@ -30,6 +31,8 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
         ToolFailed: The tool raised a JSON-RPC error, which is kept as it is.
     """
     running.set(context)
+    if user := served.vigils.lines.user_of(context.task.id):
+        auth_context_var.set(user)  # it is a call like any other, as far as its body can see
     call = context.task.call
     given: InputResponseRequestParams | None = None
     try:

@@ -36,6 +36,9 @@ from coatcheck.server.taskless.held import hold
 from coatcheck.server.taskless.rounds import read_round
 from coatcheck.task import NOTHING, Task
 
+_ENDLESS = 10**15
+"""Milliseconds beyond any lifetime; more would be too much for a float."""
+
 
 class Calls:
     """What happens when a tool is called."""
@@ -110,21 +113,22 @@ class Calls:
     ) -> HandlerResult:
         """Make a task for a caller that does not know tasks, and keep the call open."""
         served = self._runtime.running
+        takes_tickets = served.has_ticket_tools and not self._acquaintances.has_tasks(ctx)
         with served.vigils.lines.open(ctx) as live:
             with as_protocol_errors():
                 task = await read_round(served, ctx, params)
             if task:
                 live.attach(task)
-                return await hold(served, ctx, live, task, policy)
+                return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
             if answer := await _before_the_body(params, ctx, call_next):
                 return answer
             with as_protocol_errors():
-                meta = read_request(ctx, params, is_held=True)
+                meta = read_request(ctx, params, is_held=takes_tickets)
                 try:
                     task = await self._submit(params, ctx, meta, made=live.attach)
                 except QuotaExceeded:  # of which such a caller cannot know
                     return await self._run(params, ctx, call_next)
-            return await hold(served, ctx, live, task, policy)
+            return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
 
     async def _submit(self, params: CallToolRequestParams, ctx: RequestContext, meta: Payload, **wishes: Any) -> Task:
         arguments = encode(params.arguments) if params.arguments else NOTHING
@@ -169,4 +173,4 @@ def _wish(params: CallToolRequestParams, policy: Policy) -> Duration | UnsetType
         return UNSET
     if params.task.ttl is None:
         return None if policy.allows_unlimited_ttl else policy.max_ttl
-    return duration("task.ttl", params.task.ttl / 1000)
+    return duration("task.ttl", min(params.task.ttl, _ENDLESS) / 1000)

@@ -6,7 +6,7 @@ from mcp.server.context import HandlerResult
 from mcp.shared.exceptions import MCPError
 from msgspec import UNSET
 
-from coatcheck.dialects.words import INTERNAL_ERROR, write_error
+from coatcheck.dialects.words import REQUEST_CANCELLED, write_error
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import MODERN
 from coatcheck.task import Status, Task
@@ -23,4 +23,4 @@ def outcome(task: Task, version: str) -> HandlerResult:
     if task.failure:
         error = write_error(task.failure)
         raise MCPError(error.code, error.message, None if error.data is UNSET else decode(error.data))
-    raise MCPError(INTERNAL_ERROR, f"The call was cancelled: {task.status_message or 'by an operator'}")
+    raise MCPError(REQUEST_CANCELLED, f"The call was cancelled: {task.status_message or 'by an operator'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from datetime import timedelta
 
@@ -17,6 +18,7 @@ from coatcheck.server.runtime import Running
 from coatcheck.server.taskless import rounds
 from coatcheck.server.taskless.ticket import write_ticket
 from coatcheck.server.waiting.live import Live
+from coatcheck.server.waiting.seat import failure
 from coatcheck.server.waiting.vigil import Stopping
 from coatcheck.task import Task
 
@@ -24,12 +26,17 @@ _QUICK = timedelta(seconds=5)
 """No caller gives up this early, so a result that came so soon has arrived."""
 
 
-async def hold(running: Running, ctx: RequestContext, live: Live, task: Task, policy: TaskPolicy) -> HandlerResult:
+async def hold(
+    running: Running, ctx: RequestContext, live: Live, task: Task, policy: TaskPolicy, *, takes_tickets: bool
+) -> HandlerResult:
+    """Answer a call of a client without tasks. One that could do nothing with a ticket waits as long as it takes."""
     with as_protocol_errors():
         try:
-            task = await _kept(running, ctx, live, task, policy.longest_hold)
-        except Stopping:
-            return write_ticket(task)
+            task = await _kept(running, ctx, live, task, policy.longest_hold if takes_tickets else math.inf)
+        except Stopping as error:
+            if takes_tickets:
+                return write_ticket(task)
+            raise failure(error) from None
         except asyncio.CancelledError:
             if policy.cancel_on_disconnect is True:
                 with suppress(CoatcheckError):

@@ -20,9 +20,9 @@ _STATE = "coatcheck:"
 
 def can_be_asked(ctx: RequestContext, task: Task) -> bool:
     """Whether the caller can be asked all that the task asks, by answering its call with the questions."""
-    declared = ctx.session.client_capabilities
-    requests = task.input_requests.values()
-    return ctx.protocol_version in MODERN and bool(requests) and all(can_answer(declared, one) for one in requests)
+    declared, questions = ctx.session.client_capabilities, task.input_requests.values()
+    is_able = all(can_answer(declared, question.method, decode(question.params)) for question in questions)
+    return ctx.protocol_version in MODERN and bool(questions) and is_able
 
 
 def write_round(task: Task) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _sentence(task: Task) -> str:
     so_far = f": {said}" if (said := message(task)) else ""
     match task.status:
         case Status.INPUT_REQUIRED:
-            asked = "; ".join(_asked(question) for question in _questions(task))
+            asked = "; ".join(_asked(question, len(task.input_requests) > 1) for question in _questions(task))
             return (
                 f"{tool} goes on as task {task_id} and needs an answer first: {asked}. Find out the answer, call "
                 f'answer_task with task_id "{task_id}" and the answer as content, then wait_task.'
@@ -88,9 +88,25 @@ def _sentence(task: Task) -> str:
             return f"Task {task_id} of {tool} is {v2025.status(task).value}{so_far}."
 
 
-def _asked(question: dict[str, Any]) -> str:
+def _asked(question: dict[str, Any], is_one_of_many: bool) -> str:
+    """Return what is asked, in words: some models see nothing else of a result."""
     params: dict[str, Any] = question["params"]
-    text = params.get("message") or params.get("url") or question["method"]
     schema: dict[str, Any] = params.get("requestedSchema") or {}
-    fields = ", ".join(schema.get("properties", ()))
-    return f"{text} (fields: {fields})" if fields else str(text)
+    said = [str(params.get("message") or _prompt(params) or question["method"])]
+    if url := params.get("url"):
+        said.append(f"at {url}")
+    if fields := ", ".join(schema.get("properties", ())):
+        said.append(f"(fields: {fields})")
+    if is_one_of_many:
+        said.append(f'(question "{question["question"]}")')
+    return " ".join(said)
+
+
+def _prompt(params: dict[str, Any]) -> str:
+    """Return the text of what a model is to answer."""
+    texts: list[str] = []
+    for asked in params.get("messages") or ():
+        content: list[dict[str, Any]] | dict[str, Any] = asked["content"]
+        blocks = content if isinstance(content, list) else [content]
+        texts += [block["text"] for block in blocks if block.get("type") == "text"]
+    return " ".join(texts)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 
 import anyio
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 
 from coatcheck.dialects import v2025
 from coatcheck.engine import Engine
 from coatcheck.errors import StoreError, TaskNotFound
 from coatcheck.server.hook import RequestContext
-from coatcheck.server.waiting.heartbeat import token_of
+from coatcheck.server.waiting.heartbeat import above, token_of
 from coatcheck.server.waiting.notifications import notify
-from coatcheck.task import Progress, Task
+from coatcheck.task import Task
 
 _STATUS = "notifications/tasks/status"
 _LONG_POLL_SECONDS = 3600.0
@@ -25,7 +27,7 @@ class StatusNews:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._watchers: set[asyncio.Task[None]] = set()
+        self._watchers: dict[asyncio.Task[None], str | None] = {}
 
     async def begin(self, ctx: RequestContext, task: Task) -> None:
         """Tell of a new task on the stream that is about to carry its answer, and watch it from now on."""
@@ -33,23 +35,29 @@ class StatusNews:
             return
         await notify(ctx, _STATUS, v2025.write_task(task), own_stream=ctx.session.can_send_request)
         watcher = asyncio.create_task(self._watch(ctx, task))
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+        self._watchers[watcher] = ctx.request.headers.get(MCP_SESSION_ID_HEADER) if ctx.request is not None else None
+        watcher.add_done_callback(self._watchers.pop)
+
+    def session_ended(self, session: str) -> None:
+        """Watch no longer for a client that has said goodbye."""
+        for watcher, its_session in self._watchers.items():
+            if its_session == session:
+                watcher.cancel()
 
     def stop(self) -> None:
         for watcher in self._watchers:
             watcher.cancel()
 
     async def _watch(self, ctx: RequestContext, task: Task) -> None:
-        token, told = token_of(ctx), task.progress
+        token, told, value = token_of(ctx), task.progress, -math.inf
         # The task may outlive its client, or the other way round.
         with suppress(TaskNotFound, anyio.ClosedResourceError, anyio.BrokenResourceError):
             while not task.status.is_terminal:
                 task = await self._changed(task)
                 is_news = task.progress != told and not task.status.is_terminal
                 if token is not None and task.progress is not None and is_news:
-                    told = task.progress
-                    await self._tell_progress(ctx, task, token, told)
+                    told, value = task.progress, above(value, task.progress.done)
+                    await self._tell_progress(ctx, task, token, value)
                 await notify(ctx, _STATUS, v2025.write_task(task), own_stream=False)
 
     async def _changed(self, task: Task) -> Task:
@@ -62,11 +70,12 @@ class StatusNews:
             if fresh.updated_at > task.updated_at:
                 return fresh
 
-    async def _tell_progress(self, ctx: RequestContext, task: Task, token: str | int, progress: Progress) -> None:
+    async def _tell_progress(self, ctx: RequestContext, task: Task, token: str | int, value: float) -> None:
+        total = task.progress.total if task.progress else None
         params = {
             "progressToken": token,
-            "progress": progress.done,
-            **({} if progress.total is None else {"total": progress.total}),
+            "progress": value,
+            **({} if total is None else {"total": total}),
             **({} if task.status_message is None else {"message": task.status_message}),
             "_meta": v2025.related(task.id),
         }

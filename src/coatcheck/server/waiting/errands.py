@@ -17,9 +17,13 @@ class Errands:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def run(self, errand: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._under_way.discard(task)
+            errand.close()  # it was never begun, if it was cancelled at once
+
         task = asyncio.create_task(_run(errand))
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(ended)
         return task
 
     async def settle(self) -> None:
@@ -32,3 +36,5 @@ async def _run(errand: Coroutine[Any, Any, Any]) -> None:
         await errand
     except CoatcheckError as error:
         logger.error("Something could not be done: %s", error)
+    except Exception:
+        logger.exception("Something could not be done")

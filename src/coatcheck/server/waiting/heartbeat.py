@@ -42,11 +42,15 @@ class Heartbeat:
         await self._send(done, total, message)
 
     async def _send(self, value: float, total: float | None, message: str | None) -> None:
-        bumped = max(self._sent + _NEXT_TO_NOTHING, math.nextafter(self._sent, math.inf))
-        self._sent = value if value > self._sent else bumped
+        self._sent = above(self._sent, value)
         self._total = total
         self._last = asyncio.get_running_loop().time()
         await self._report(self._sent, total, message)
+
+
+def above(last: float, value: float) -> float:
+    """Return `value`, or if it is not above the last one next to nothing more than that."""
+    return value if value > last else max(last + _NEXT_TO_NOTHING, math.nextafter(last, math.inf))
 
 
 def token_of(ctx: RequestContext) -> str | int | None:

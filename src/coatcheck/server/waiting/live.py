@@ -6,6 +6,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.connection import allowed_log_levels
 
 from coatcheck.server.calls.caller import MODERN
@@ -22,6 +24,7 @@ class Live:
 
     def __init__(self, lines: dict[str, Live], ctx: RequestContext, heartbeat: Heartbeat) -> None:
         self._lines, self._ctx, self.heartbeat = lines, ctx, heartbeat
+        self.request, self.user = ctx.request, auth_context_var.get()
         self._task_id: str | None = None
         self._is_open = True
         self.has_round = False
@@ -43,9 +46,10 @@ class Live:
         self.has_round = self._ctx.protocol_version in MODERN
         return self.has_round
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        if method != _LOG or params.get("level") in allowed_log_levels(self._ctx.protocol_version, self._ctx.meta):
-            await notify(self._ctx, method, params, own_stream=True)
+    async def notify(self, method: str, params: Mapping[str, Any] | None, *, own_stream: bool) -> None:
+        levels = allowed_log_levels(self._ctx.protocol_version, self._ctx.meta)
+        if method != _LOG or (params and params.get("level") in levels):
+            await notify(self._ctx, method, params, own_stream=own_stream)
 
 
 class Lines:
@@ -70,6 +74,15 @@ class Lines:
         if live := self._lines.get(task_id):
             await live.heartbeat.progress(done, total, message)
 
-    async def notify(self, task_id: str, method: str, params: Mapping[str, Any] | None) -> None:
+    async def notify(self, task_id: str, method: str, params: Mapping[str, Any] | None, *, own_stream: bool) -> None:
         if live := self._lines.get(task_id):
-            await live.notify(method, params or {})
+            await live.notify(method, params, own_stream=own_stream)
+
+    def request_of(self, task_id: str) -> Any:
+        """Return the HTTP request of the call that made a task, while it is open."""
+        live = self._lines.get(task_id)
+        return live.request if live else None
+
+    def user_of(self, task_id: str) -> AuthenticatedUser | None:
+        live = self._lines.get(task_id)
+        return live.user if live else None

@@ -13,7 +13,6 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import ConfigDict
 
 from coatcheck.dialects import v2025
 from coatcheck.payload import decode
@@ -22,21 +21,26 @@ from coatcheck.server.hook import RequestContext
 from coatcheck.task import InputRequest, Status
 
 _POLL_SECONDS = (0.05, 60.0)
+_CLOSED = "Connection closed"
+"""What the SDK says of a channel that is gone; an error of the client's may have the same code."""
 
 
 class Unreachable(Exception):
     """The client cannot be asked on this channel, or no longer."""
 
 
-def can_answer(declared: types.ClientCapabilities | None, request: InputRequest) -> bool:
+def can_answer(declared: types.ClientCapabilities | None, method: str, params: Mapping[str, Any]) -> bool:
     """Whether a client that declared this can answer that."""
     if declared is None:
         return False
-    match request.method:
+    match method:
         case "elicitation/create":
             modes = declared.elicitation
-            is_url = decode(request.params).get("mode") == "url"
-            return modes is not None and (not is_url or modes.url is not None)
+            if modes is None:
+                return False
+            if params.get("mode") == "url":
+                return modes.url is not None
+            return modes.form is not None or modes.url is None  # at first there was but one mode, and no word for it
         case "sampling/createMessage":
             return declared.sampling is not None
         case "roots/list":
@@ -68,7 +72,8 @@ class Peer:
         return self._ctx.session.client_params
 
     def can_be_asked(self, request: InputRequest) -> bool:
-        return self._has_channel and can_answer(self._ctx.session.client_capabilities, request)
+        declared = self._ctx.session.client_capabilities
+        return self._has_channel and can_answer(declared, request.method, decode(request.params))
 
     async def ask(self, request: InputRequest, task_id: str) -> dict[str, Any]:
         """Return the client's answer, in the protocol's words.
@@ -102,7 +107,8 @@ class Peer:
         """Poll a task the client has, and return its result."""
         while True:
             seen = await self._send("tasks/get", {"taskId": client_task})
-            if seen.get("status") in _TERMINAL:
+            status = seen.get("status")
+            if isinstance(status, str) and status in _TERMINAL:
                 return await self._send("tasks/result", {"taskId": client_task})
             await asyncio.sleep(_pause(seen.get("pollInterval")))
 
@@ -123,16 +129,16 @@ class Peer:
         try:
             answer = await session.send_request(
                 cast("Any", _Raw(method, params)),
-                _Anything,
+                cast("Any", _Anything),
                 metadata=own_stream if session.can_send_request else None,
             )
         except NoBackChannelError as error:
             raise Unreachable from error
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            if error.code == CONNECTION_CLOSED and error.message == _CLOSED:
                 raise Unreachable from error
             raise
-        return answer.model_dump(by_alias=True, mode="json", exclude_unset=True, exclude={"meta"})
+        return {name: value for name, value in cast("dict[str, Any]", answer).items() if name != "_meta"}
 
 
 _TERMINAL = {status.value for status in Status if status.is_terminal}
@@ -156,5 +162,7 @@ class _Raw:
         return self._dumped
 
 
-class _Anything(types.Result):
-    model_config = ConfigDict(extra="allow")
+class _Anything:
+    @staticmethod
+    def model_validate(answer: Any, **_: Any) -> Any:
+        return answer

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
+from mcp_types import RequestId
 
 from coatcheck.dialects.words import INTERNAL_ERROR
 from coatcheck.errors import CoatcheckError
@@ -24,6 +25,7 @@ class Seat:
         """`decline` is awaited if the request is answered in the ordinary way."""
         self.decline = decline
         self.task: Task | None = None
+        self.request_id: RequestId | None = None
 
 
 async def take_seat(ctx: RequestContext, task: Task) -> bool:
@@ -34,12 +36,14 @@ async def take_seat(ctx: RequestContext, task: Task) -> bool:
     if task.status.is_terminal or task.input_requests or token_of(ctx) is not None:
         await seat.decline()
         return False
-    seat.task = task
+    seat.task, seat.request_id = task, ctx.request_id
     return True
 
 
 def failure(error: BaseException) -> MCPError:
     """Return what to tell someone who waited in vain."""
+    if isinstance(error, MCPError):
+        return error
     if isinstance(error, Stopping):
         return MCPError(INTERNAL_ERROR, "The server stops; the task is kept, ask for its result again")
     if isinstance(error, CoatcheckError):

@@ -57,7 +57,7 @@ class Vigils:
         with self.relays.open(Peer(ctx, knows_task=knows_task), task) as relay:
             while not task.status.is_terminal and seconds > 0:
                 relay.sees(task)
-                if task.input_requests and not knows_task and not relay.is_asking:
+                if not knows_task and relay.leaves_unasked(task):
                     return task
                 since, is_counted = loop.time(), not relay.is_asking
                 pause = min(heartbeat.seconds_left(), _LONG_POLL_SECONDS)
@@ -65,6 +65,8 @@ class Vigils:
                 if is_counted:
                     seconds -= loop.time() - since
                 await heartbeat.saw(task)
+            relay.sees(task)
+            await relay.settle()  # or the answer would close the stream before the question is taken back
         return task
 
     def stop(self) -> None:
