@@ -60,14 +60,14 @@ class Tasks(Extension):
     ) -> None:
         """Prepare tasks kept at `store`, a URL; without one, in a file named after the server.
 
-        `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all
-        callers with neither a principal nor a session, `policy.quota` those of each known one. `poll_limit` refuses polls more often
-        than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves them to others.
-        `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for. `grace`
-        is what running tasks have to finish when the server stops. `heartbeat` is how long the caller of a slow tool
-        is left without progress. `bind_sessions=False` lets callers without a principal use a task's id in any session,
-        as after a restart. `fallback_tools=False` gives clients without tasks no tickets. `subscriptions` is the
-        server's own, if it has one; without it, `ctx.notify_…` is for plain calls only.
+        `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all callers
+        with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
+        polls more often than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves
+        them to others. `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks
+        for. `grace` is what running tasks have to finish when the server stops. `heartbeat` is how long the caller of a
+        slow tool is left without progress. `bind_sessions=False` lets callers without a principal use a task's id in
+        any session, as after a restart. `fallback_tools=False` gives clients without tasks no tickets. `subscriptions`
+        is the server's own, if it has one; without it, `ctx.notify_…` is for plain calls only.
         """
         self._default = policy_of(default).over(_BUILT_IN)
         self._settings = Settings(

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.dialects import v2025
 from coatcheck.dialects.words import REQUEST_CANCELLED
+from coatcheck.server.http.answer import Answer
 from coatcheck.server.http.live_sessions import LiveSessions
 from coatcheck.server.http.observers import Observers
 from coatcheck.server.http.replay import read_body, replay
@@ -29,7 +30,6 @@ from coatcheck.task import Task
 
 _LONGEST_LOOK = 65_536
 _PING_SECONDS = 15.0
-_PING = b": ping\r\n\r\n"
 _WAIT, _CANCEL = b"tasks/result", b"notifications/cancelled"
 Place = tuple[str, RequestId]
 """A session, and a request in it."""
@@ -83,15 +83,25 @@ class Seats:
         if request.get("method") == "tasks/result" and not self._observers:
             await self._seat(session, scope, messages, receive, send)
             return
-        await self._app(scope, replay(messages, receive), send)
         match request:
             case {"method": "notifications/cancelled", "params": {"requestId": str() | int() as request_id}}:
-                self._vacate((session, request_id), MCPError(REQUEST_CANCELLED, "Request cancelled"))
+                send = self._cancelling((session, request_id), send)
             case _:
                 pass
+        await self._app(scope, replay(messages, receive), send)
+
+    def _cancelling(self, at: Place, send: Send) -> Send:
+        """Return a `send` that ends a wait once the SDK has accepted that its client cancelled it."""
+
+        async def cancelling(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.start" and message["status"] == 202:
+                self._vacate(at, MCPError(REQUEST_CANCELLED, "Request cancelled"))
+
+        return cancelling
 
     async def _seat(self, session: str, scope: Scope, messages: list[Message], receive: Receive, send: Send) -> None:
-        answer = _Answer(send)
+        answer = Answer(send)
         seat = Seat(answer.let_through)
         await self._app({**scope, SEAT: seat}, replay(messages, receive), answer)
         if seat.task is None or seat.request_id is None:
@@ -101,7 +111,7 @@ class Seats:
         if answer.is_unfinished:  # the task asks: the SDK can do that
             await self._app(scope, replay(messages, receive), answer)
 
-    async def _wait(self, at: Place, scope: Scope, task: Task, answer: _Answer, receive: Receive) -> None:
+    async def _wait(self, at: Place, scope: Scope, task: Task, answer: Answer, receive: Receive) -> None:
         await answer.open_stream()
         seat = self._taken[at] = self._tasks.running.vigils.crowds.join(task)
         leaving = asyncio.ensure_future(receive())
@@ -141,56 +151,6 @@ class Seats:
             tail = b'"error":' + _write(ended) if ended else b'"result":' + _write(v2025.write_result(task))
             self._last = (task, tail)
         return self._last[1]
-
-
-class _Answer:
-    """What the SDK answers, put aside until it is clear whose the answer is."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._aside: list[Message] = []
-        self._is_open = False
-        self._is_begun = False
-        self._is_stream = False
-        self.is_unfinished = True
-
-    async def __call__(self, message: Message) -> None:
-        if not self._is_open:
-            self._aside.append(message)
-        elif message["type"] != "http.response.start" or not self._is_begun:
-            await self._send(message)
-
-    async def let_through(self) -> None:
-        """From now on the SDK answers."""
-        self._is_open = True
-        aside, self._aside = self._aside, []
-        for message in aside:
-            await self(message)
-
-    async def open_stream(self) -> None:
-        """Send the head of the SDK's answer, if that is a stream; a JSON answer has none before it is whole."""
-        head = self._aside[0]
-        self._head, self._aside, self._is_open = head, [], True
-        self._is_stream = (b"content-type", b"text/event-stream") in [
-            (name.lower(), value.partition(b";")[0]) for name, value in head["headers"]
-        ]
-        if self._is_stream:
-            self._is_begun = True
-            await self._send(head)
-
-    async def ping(self) -> None:
-        if self._is_stream:
-            await self._send({"type": "http.response.body", "body": _PING, "more_body": True})
-
-    async def finish(self, body: bytes) -> None:
-        self.is_unfinished = False
-        if self._is_stream:
-            body = b"event: message\r\ndata: " + body + b"\r\n\r\n"
-        else:
-            kept = [(name, value) for name, value in self._head["headers"] if name.lower() != b"content-length"]
-            headers = [*kept, (b"content-length", b"%d" % len(body))]
-            await self._send({**self._head, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
 
 
 def _session_of(scope: Scope) -> str | None:
