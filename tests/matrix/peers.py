@@ -28,7 +28,9 @@ class Heard:
 
     @property
     def params(self) -> Json:
-        return self.message.get("params", {})
+        params: Json = self.message.get("params", {})
+        # The SDK before 2.3 puts an empty one on all that has none.
+        return {name: value for name, value in params.items() if name != "_meta" or value}
 
 
 class Pending:

@@ -112,8 +112,11 @@ async def test_where_there_is_no_way_to_ask_that_is_said_at_once(options: dict[s
 # Asking
 
 
+QUESTION: Json = {"task": {"ttl": 5}, "x": None, "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t"}}}
+
+
 async def _ask_for_odd(ctx: RequestContext, params: RequestParams, *, own_stream: bool = True) -> HandlerResult:
-    return {"answer": await send(ctx, "elicitation/create", {"task": {"ttl": 5}, "x": None}, own_stream=own_stream)}
+    return {"answer": await send(ctx, "elicitation/create", QUESTION, own_stream=own_stream)}
 
 
 @pytest.mark.parametrize("connect", [on_streams, over_http])
@@ -121,7 +124,17 @@ async def test_a_question_and_its_answer_pass_as_they_are(connect: Connect) -> N
     async with connect(serving(_ask_for_odd), Client(answers={"elicitation/create": ODD})) as peer:
         assert (await peer.result(METHOD))["answer"] == ODD
         asked = await peer.hears("elicitation/create")
-    assert asked.params == {"task": {"ttl": 5}, "x": None}
+    assert asked.params == QUESTION
+
+
+async def test_nothing_is_added_to_a_question_but_perhaps_an_empty_meta() -> None:
+    async def ask(ctx: RequestContext, params: RequestParams) -> HandlerResult:
+        return await send(ctx, "tasks/get", {"taskId": "t"}, own_stream=True)
+
+    async with on_streams(serving(ask), Client(answers={"tasks/get": {}})) as peer:
+        await peer.result(METHOD)
+        asked = await peer.hears("tasks/get")
+    assert {"_meta": {}, **asked.params} == {"_meta": {}, "taskId": "t"}
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])

@@ -267,14 +267,14 @@ async def test_a_task_reads_resources_of_its_server(server: TaskServer) -> None:
         assert (await caller.result("look"))["content"][0]["text"] == "a note"
 
 
-async def test_a_task_has_no_headers_since_it_outlives_its_request(server: TaskServer) -> None:
+async def test_a_task_has_no_headers_unless_its_caller_still_waits(server: TaskServer) -> None:
     @server.tool(task=True)
     async def look(ctx: Context) -> str:
         return str(ctx.headers)
 
     async with over_http(server) as caller:
         assert (await caller.result("look"))["content"][0]["text"] == "None"
-        assert (await caller.again(capabilities={}).call("look"))["content"][0]["text"] == "None"
+        assert "mcp-method" in (await caller.again(capabilities={}).call("look"))["content"][0]["text"]
 
 
 async def test_a_task_knows_its_request(server: TaskServer, connect: Connect) -> None:

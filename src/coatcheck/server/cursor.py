@@ -40,7 +40,7 @@ def read_cursor(cursor: str, owner: str | None) -> Position:
         position = (found.created_at.astimezone(UTC), found.task_id)
     except (ValueError, OverflowError, msgspec.MsgspecError):
         raise InvalidArgument(_BAD) from None
-    if found.seal != _seal(position, owner):
+    if cursor != write_cursor(position, owner):  # of two ways to write the same, one is not ours
         raise InvalidArgument(_BAD)
     return position
 

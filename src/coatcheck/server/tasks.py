@@ -183,6 +183,11 @@ class Tasks(Extension):
         """Whether a poll has no effect but its answer."""
         return self._parts.runtime.is_running and not self._parts.polls.are_counted
 
+    def stops_without(self, tool: str) -> bool:
+        """Whether calls of a tool are stopped when their caller hangs up."""
+        policy = self._parts.toolbox.policies.get(tool)
+        return policy is not None and (policy.cancel_on_disconnect is True or policy.patience is not None)
+
     @property
     def simple_tools(self) -> Mapping[str, SimpleTool]:
         return self._parts.toolbox.simple

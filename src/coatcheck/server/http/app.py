@@ -40,7 +40,7 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
     app = MCPServer.streamable_http_app(server, **options, json_response=True)
 
     def answer(endpoint: ASGIApp) -> ASGIApp:
-        chosen = _Choice(endpoint, seats)
+        chosen = _Choice(endpoint, seats, tasks)
         return FastPath(chosen, server, tasks) if app.user_middleware else chosen
 
     @asynccontextmanager
@@ -75,12 +75,15 @@ def _replaced(route: Route, server: MCPServer[Any], answer: Answer) -> Route:
 class _Choice:
     """Sends a request to the one of the SDK's two endpoints that answers it best."""
 
-    def __init__(self, plain: ASGIApp, streaming: ASGIApp) -> None:
-        self._plain, self._streaming = plain, streaming
+    def __init__(self, plain: ASGIApp, streaming: ASGIApp, tasks: Tasks) -> None:
+        self._plain, self._streaming, self._tasks = plain, streaming, tasks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        version = next((value for name, value in scope["headers"] if name == b"mcp-protocol-version"), None)
-        if version is None or version in _PLAIN_VERSIONS:
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        version = headers.get(b"mcp-protocol-version")
+        # Only where it answers with a stream does the SDK notice that a caller hangs up.
+        is_watched = self._tasks.stops_without(headers.get(b"mcp-name", b"").decode("latin-1"))
+        if version is None or version in _PLAIN_VERSIONS or is_watched:
             await self._streaming(scope, receive, send)
             return
         messages = await read_body(receive, _LONGEST_LOOK)
