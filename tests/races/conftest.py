@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 from tests.races.loop import SeededLoop, the_loop
-from tests.races.served import Race, Served, Stage, build, run, serving
+from tests.races.served import Race, Served, run, serving
+from tests.races.stage import Stage, build
 from tests.races.stores import Lots
-
 
 
 class Races(Protocol):
@@ -39,7 +39,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lots(monkeypatch: pytest.MonkeyPatch) -> Lots:
-    """What decides all that chance decides; also in the server, whose store and time are from here on those of the race."""
+    """What decides all that chance decides; also in the server, which gets the store and the time of the race."""
     lots = Lots()
     monkeypatch.setattr("coatcheck.server.runtime.open_engine", lots.open_engine)
     monkeypatch.setattr("coatcheck.engine.time", SimpleNamespace(monotonic=lambda: the_loop().time()))
@@ -53,6 +53,6 @@ async def served(lots: Lots) -> AsyncGenerator[Served]:
         yield served
 
 
-@pytest.fixture(params=[50, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.fixture(params=[30, pytest.param(1000, marks=pytest.mark.slow)])
 def races(request: pytest.FixtureRequest, lots: Lots) -> Races:
     return partial(run, lots, request.param)

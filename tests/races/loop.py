@@ -11,15 +11,17 @@ from typing import Any, cast
 
 _LONGEST_SILENCE = 20
 """Real seconds without anything to do, after which everybody waits for everybody else."""
-_MOMENT = 1e-6
+_MOMENT = 1e-3
+_TURN = 1e-9
+"""What a turn of the loop takes: next to nothing, but who waits for a time to pass must see it pass."""
 _Ready = tuple[asyncio.Handle, Callable[..., object], tuple[Any, ...], contextvars.Context]
 
 
 class SeededLoop(asyncio.SelectorEventLoop):
     """asyncio promises an order that no other scheduler keeps, so nothing of ours may depend on it.
 
-    While nobody draws lots it is an ordinary loop, but for its time: that stands still as long as anything can be
-    done, and then jumps to the next timer. So an hour's wait takes no time, and what is late is late for certain.
+    While nobody draws lots it is an ordinary loop, but for its time: that all but stands still as long as anything can
+    be done, and then jumps to the next timer. So an hour's wait takes no time, and what is late is late for certain.
     """
 
     def __init__(self, *, jumps: bool = True) -> None:
@@ -74,8 +76,7 @@ class _Timeless(selectors.DefaultSelector):
             assert found, "everybody waits for somebody else"
             return found
         found = super().select(0)
-        if not found:
-            self.now += max(timeout, 0.0)
+        self.now += _TURN if found else max(timeout, _TURN)
         return found
 
 
@@ -90,5 +91,5 @@ async def turns(chance: Random, most: int = 20) -> None:
 
 
 async def rest() -> None:
-    """Return once nobody has anything left to do but to wait. Certain, in a loop whose time stands still till then."""
+    """Return once nobody has anything left to do but to wait. Certain, in a loop whose time waits for that."""
     await asyncio.sleep(_MOMENT)

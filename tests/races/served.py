@@ -1,103 +1,29 @@
-"""The server of the races, the tools they are about, and how a race is run on one seed after the other."""
+"""A server that runs, and how a race is run on it, on one seed after the other."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from random import Random, SystemRandom
 from typing import Any
 
-from mcp.server.mcpserver import Context
-from pydantic import BaseModel
-
-from coatcheck import AlreadyFinished, Engine
-from coatcheck.server import TaskPolicy, TaskServer
+from coatcheck import AlreadyFinished, Engine, TaskNotFound
+from coatcheck.server import TaskServer
 from tests.races.loop import rest, the_loop, turns
+from tests.races.stage import Stage
 from tests.races.stores import Lots
-from tests.races.wire import Client, Core, Kind, connected
-from tests.server.wire import PATIENCE
+from tests.races.wire import PATIENCE, Client, Core, Kind, connected
 
 SEED_VARIABLE = "COATCHECK_RACE_SEED"
-PROMOTED = 3.0
-"""Seconds after which the caller of `promoted` is not kept waiting any longer. Still quick."""
-HELD = 45.0
-"""Seconds after which the caller of any other tool gets a ticket."""
-_FOR_EVER = 36_000.0
+_ENOUGH = 200
+"""Seeds, of which some should end one way and some another."""
 
-Race = Callable[[Random], Coroutine[Any, Any, None]]
-
-
-class Name(BaseModel):
-    name: str
-
-
-class Stage:
-    """What the tools of all races wait for, by the label of a call, and what became of them."""
-
-    def __init__(self) -> None:
-        self._events: defaultdict[tuple[str, str], asyncio.Event] = defaultdict(asyncio.Event)
-        self.runs: Counter[str] = Counter()
-        self.outcomes: defaultdict[str, list[str]] = defaultdict(list)
-        self._labels = 0
-
-    def label(self) -> str:
-        self._labels += 1
-        return f"call {self._labels}"
-
-    def event(self, label: str, word: str) -> asyncio.Event:
-        return self._events[label, word]
-
-    def say(self, label: str, word: str) -> None:
-        self._events[label, word].set()
-
-    async def hears(self, label: str, word: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            await self._events[label, word].wait()
-
-
-def build(stage: Stage, store: str = "memory://", **options: Any) -> TaskServer:
-    """Return a server whose tools do as the stage tells them. Nothing in it looks up by itself, to hide what it missed."""
-    server = TaskServer("races", version="1", store=store, heartbeat=_FOR_EVER, grace=0.5, max_unfinished=None, **options)
-
-    async def work(label: str) -> str:
-        stage.runs[label] += 1
-        stage.say(label, "begun")
-        await stage.event(label, "go").wait()
-        stage.outcomes[label].append("done")
-        return f"{label} is done"
-
-    async def ask(label: str, ctx: Context) -> str:
-        stage.runs[label] += 1
-        stage.say(label, "begun")
-        asking = asyncio.create_task(ctx.elicit("Who?", Name))
-        enough = asyncio.create_task(stage.event(label, "enough").wait())
-        noting = asyncio.create_task(note(label, ctx))
-        try:
-            await asyncio.wait((asking, enough), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                stage.outcomes[label].append("gave up")
-                return "gave up"
-            answer = asking.result()
-            stage.outcomes[label].append(answer.data.name if answer.action == "accept" else answer.action)
-            return stage.outcomes[label][-1]
-        finally:
-            for part in (asking, enough, noting):
-                part.cancel()
-            await asyncio.gather(asking, enough, noting, return_exceptions=True)
-
-    async def note(label: str, ctx: Context) -> None:
-        await stage.event(label, "note").wait()
-        await ctx.report_progress(1, 2, "Still asking")
-
-    server.add_tool(work, task=True)
-    server.add_tool(ask, task=True)
-    server.add_tool(work, "promoted", task=TaskPolicy("optional", promote_after=PROMOTED))
-    server.add_tool(work, "given_up", task=TaskPolicy("optional", cancel_on_disconnect=True))
-    return server
+Race = Callable[[Random], Coroutine[Any, Any, str | None]]
+"""Runs once, and may say who has won."""
 
 
 @dataclass
@@ -120,20 +46,28 @@ class Served:
 
 @asynccontextmanager
 async def serving(lots: Lots, stage: Stage, server: TaskServer) -> AsyncGenerator[Served]:
-    server.streamable_http_app()
-    core = server.session_manager.app
+    core = core_of(server)
     async with server.tasks.lifespan(server), AsyncExitStack() as stack:
         yield Served(stage, server, core, lots, stack)
 
 
+def core_of(server: TaskServer) -> Core:
+    """Return what serves a connection. The public way to it is the HTTP application, made once."""
+    with suppress(RuntimeError):
+        return server.session_manager.app
+    server.streamable_http_app()
+    return server.session_manager.app
+
+
 def seeds(count: int) -> range:
-    """Return seeds nobody has chosen, and print the first: set COATCHECK_RACE_SEED to run one again, and no other."""
+    """Return seeds nobody has chosen, and print them, to be set as COATCHECK_RACE_SEED: one, or `first+count`."""
     given = os.environ.get(SEED_VARIABLE)
     if given:
-        return range(int(given), int(given) + 1)
-    first = SystemRandom().randrange(2**32)
-    print(f"{SEED_VARIABLE}={first} and the {count - 1} after it")
-    return range(first, first + count)
+        first, _, many = given.partition("+")
+        return range(int(first), int(first) + int(many or 1))
+    chosen = SystemRandom().randrange(2**32)
+    print(f"{SEED_VARIABLE}={chosen}+{count}")
+    return range(chosen, chosen + count)
 
 
 async def run(lots: Lots, count: int, race: Race, share: int = 1) -> None:
@@ -141,19 +75,23 @@ async def run(lots: Lots, count: int, race: Race, share: int = 1) -> None:
 
     Races that take long, or are many in one, are run on a `share` of the seeds.
     """
-    loop = the_loop()
-    for seed in seeds(max(count // share, 1)):
+    loop, chosen = the_loop(), seeds(max(count // share, 1))
+    wins: Counter[str] = Counter()
+    for seed in chosen:
         await rest()
         lots.chance.seed(seed)
         loop.draw(lots.chance)
         try:
-            await race(lots.chance)
+            wins[await race(lots.chance) or ""] += 1
             assert loop.faults == []
         except BaseException as error:
-            error.add_note(f"to run it again: {SEED_VARIABLE}={seed}")
+            before = f"{chosen.start}+{seed - chosen.start + 1}"
+            error.add_note(f"to run it again: {SEED_VARIABLE}={seed}, or {SEED_VARIABLE}={before} with all before it")
             raise
         finally:
             loop.draw(None)
+    print(dict(wins))
+    assert len(wins) > 1 or "" in wins or len(chosen) < _ENOUGH, f"it is no race if one always wins: {wins}"
 
 
 async def at_once(chance: Random, *rivals: Awaitable[Any]) -> list[Any]:
@@ -164,14 +102,55 @@ async def at_once(chance: Random, *rivals: Awaitable[Any]) -> list[Any]:
         return await rival
 
     async with asyncio.timeout(PATIENCE):
-        started = [(place, asyncio.create_task(start(rivals[place]))) for place in chance.sample(range(len(rivals)), len(rivals))]
+        started = [
+            (place, asyncio.create_task(start(rivals[place])))
+            for place in chance.sample(range(len(rivals)), len(rivals))
+        ]
         await asyncio.gather(*(task for _, task in started), return_exceptions=True)
     return [task.exception() or task.result() for _, task in sorted(started, key=lambda pair: pair[0])]
+
+
+class Deserter:
+    """A client that calls a tool and does not stay for the answer: it gives the call up, or hangs up altogether."""
+
+    def __init__(self, served: Served, kind: Kind) -> None:
+        self._served, self._kind = served, kind
+
+    async def call(self, tool: str, label: str) -> None:
+        self._stack = AsyncExitStack()
+        self._client = await self._stack.enter_async_context(connected(self._served.core, self._kind))
+        self._call = await self._client.begin_call(tool, label=label)
+
+    async def desert(self, chance: Random) -> None:
+        await turns(chance, 80)
+        if chance.random() < 0.5:
+            await self._client.give_up(self._call)
+            await rest()
+        await self._stack.aclose()
+        await rest()
+
+
+async def say(stage: Stage, label: str, word: str, chance: Random | None = None) -> None:
+    """Say it, after any number of turns."""
+    if chance:
+        await turns(chance, 80)
+    stage.say(label, word)
 
 
 async def clear(engine: Engine) -> None:
     """Forget all tasks: thousands of races would make every look at them slower."""
     for task in await engine.list(limit=1000):
-        with suppress(AlreadyFinished):
+        with suppress(AlreadyFinished, TaskNotFound):
             task = await engine.cancel(task.id, task.owner)
         await engine.forget(task)
+
+
+@asynccontextmanager
+async def leaving_nothing() -> AsyncGenerator[None]:
+    """What was begun inside has ended outside."""
+    before = asyncio.all_tasks()
+    yield
+    await rest()
+    # Starlette's streams have a task that watches them all, to the end of the loop.
+    left = {task for task in asyncio.all_tasks() - before if "_shutdown_watcher" not in repr(task.get_coro())}
+    assert left == set()

@@ -9,8 +9,8 @@ from mcp.shared.exceptions import MCPError
 
 from tests.races.conftest import Races
 from tests.races.loop import rest
-from tests.races.served import Served, at_once, clear
-from tests.races.wire import DUMB, NEWER, OLD, OLDER, Client, Json, accepted
+from tests.races.served import Served, at_once, say
+from tests.races.wire import DUMB, KEEPER, NEWER, OLD, OLDER, Client, Json, accepted
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ async def test_of_answers_over_three_ways_and_a_tool_that_gives_up_one_wins(serv
     older, newer, dumb = [await served.client(kind) for kind in (OLDER, NEWER, DUMB)]
     stage = served.stage
 
-    async def race(chance: Random) -> None:
+    async def race(chance: Random) -> str:
         label = stage.label()
         task_id = await older.hand_in("ask", label=label)
         waiting = await older.begin("tasks/result", {"taskId": task_id})
@@ -30,7 +30,7 @@ async def test_of_answers_over_three_ways_and_a_tool_that_gives_up_one_wins(serv
             question.answer("Ann"),
             newer.of_task("update", task_id, inputResponses={key: accepted("Bob")}),
             dumb.call("answer_task", task_id=task_id, content={"name": "Cem"}),
-            _say(served, label, "enough"),
+            say(served.stage, label, "enough"),
         )
         result = (await waiting.result())["content"][0]["text"]
         assert stage.outcomes[label] == [result]
@@ -39,16 +39,16 @@ async def test_of_answers_over_three_ways_and_a_tool_that_gives_up_one_wins(serv
         await rest()
         assert older.open_questions == []
         assert question.is_withdrawn or question.answered_with
-        await clear(served.engine)
+        return result
 
-    await races(race)
+    await races(race, share=3)
 
 
 async def test_an_answer_against_a_cancel_leaves_one_end_and_no_open_question(served: Served, races: Races) -> None:
     older, newer = [await served.client(kind) for kind in (OLDER, NEWER)]
     stage = served.stage
 
-    async def race(chance: Random) -> None:
+    async def race(chance: Random) -> str:
         label = stage.label()
         task_id = await newer.hand_in("ask", label=label)
         waiting = await older.begin("tasks/result", {"taskId": task_id})
@@ -68,9 +68,9 @@ async def test_an_answer_against_a_cancel_leaves_one_end_and_no_open_question(se
             assert stage.outcomes[label] == ["Ann"]
         await rest()
         assert older.open_questions == []
-        await clear(served.engine)
+        return end
 
-    await races(race)
+    await races(race, share=3)
 
 
 async def test_a_held_call_whose_caller_is_asked_ends_with_its_answer_or_without_the_question(
@@ -79,7 +79,7 @@ async def test_a_held_call_whose_caller_is_asked_ends_with_its_answer_or_without
     old, newer = [await served.client(kind) for kind in (OLD, NEWER)]
     stage = served.stage
 
-    async def race(chance: Random) -> None:
+    async def race(chance: Random) -> str:
         label = stage.label()
         held = await old.begin_call("ask", label=label)
         await rest()
@@ -90,15 +90,16 @@ async def test_a_held_call_whose_caller_is_asked_ends_with_its_answer_or_without
             chance,
             question.answer("Ann"),
             newer.of_task("update", row.id, inputResponses={key: accepted("Bob")}),
-            _say(served, label, "enough"),
+            say(served.stage, label, "enough"),
         )
         result = await held.result()
         assert [result["content"][0]["text"]] == stage.outcomes[label], "no ticket: its caller could be asked"
         await rest()
         assert old.open_questions == []
         assert await served.engine.list() == [], "it was quick, so nobody else was told of it"
+        return result["content"][0]["text"]
 
-    await races(race)
+    await races(race, share=3)
 
 
 async def test_who_was_asked_and_has_answered_gets_the_result_and_no_ticket(served: Served, races: Races) -> None:
@@ -109,17 +110,27 @@ async def test_who_was_asked_and_has_answered_gets_the_result_and_no_ticket(serv
         held = await old.begin_call("ask", label=label)
         await rest()
         (question,) = old.open_questions
-        await at_once(chance, question.answer("Ann"), _say(served, label, "note"))
+        await at_once(chance, question.answer("Ann"), say(served.stage, label, "note"))
         assert (await held.result())["content"][0]["text"] == "Ann"
         assert stage.outcomes[label] == ["Ann"]
-        await clear(served.engine)
 
-    await races(race)
+    await races(race, share=3)
+
+
+async def test_who_keeps_a_question_as_a_task_and_ignores_its_withdrawal_is_answered(served: Served) -> None:
+    keeper, newer = [await served.client(kind) for kind in (KEEPER, NEWER)]
+    task_id = await newer.hand_in("ask", label=served.stage.label())
+    waiting = await keeper.begin("tasks/result", {"taskId": task_id})
+    await rest()
+    (question,) = keeper.open_questions
+    now = "2026-01-01T00:00:00Z"
+    kept: Json = {"taskId": "mine", "status": "working", "createdAt": now, "lastUpdatedAt": now, "ttl": None}
+    await question.reply({"task": kept})
+    await rest()
+    assert [asked.method for asked in keeper.open_questions] == ["tasks/get"]
+    await newer.of_task("cancel", task_id)
+    assert (await waiting.answer())["error"]["code"] == -32602
 
 
 async def _open(client: Client, task_id: str) -> Json:
     return (await client.of_task("get", task_id))["inputRequests"]
-
-
-async def _say(served: Served, label: str, word: str) -> None:
-    served.stage.say(label, word)

@@ -9,7 +9,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.races.conftest import Races
-from tests.races.served import Served, at_once, clear
+from tests.races.served import Served, at_once, say
 from tests.races.wire import DUMB, NEWER, OLDER, Client, Json
 
 pytestmark = pytest.mark.anyio
@@ -21,15 +21,12 @@ async def test_of_cancelling_and_completing_one_wins_and_everyone_hears_the_same
     older, newer, dumb = [await served.client(kind) for kind in (OLDER, NEWER, DUMB)]
     stage = served.stage
 
-    async def complete(label: str) -> None:
-        stage.say(label, "go")
-
-    async def race(chance: Random) -> None:
+    async def race(chance: Random) -> str:
         label = stage.label()
         task_id = await chance.choice((older, newer)).hand_in("work", label=label)
         _, cancelled, also_cancelled, _, waited = await at_once(
             chance,
-            complete(label),
+            say(stage, label, "go"),
             older.of_task("cancel", task_id),
             dumb.call("cancel_task", task_id=task_id),
             newer.of_task("cancel", task_id) if chance.random() < 0.5 else newer.of_task("get", task_id),
@@ -41,7 +38,7 @@ async def test_of_cancelling_and_completing_one_wins_and_everyone_hears_the_same
         assert await _collected(older, task_id) == _words(waited), "it says the same for ever"
         assert (_words(waited).get("code") == INVALID_PARAMS) == (end == "cancelled")
         assert stage.runs[label] <= 1
-        await clear(served.engine)
+        return end
 
     await races(race)
 

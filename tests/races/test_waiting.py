@@ -12,7 +12,8 @@ import pytest
 
 from tests.races.conftest import Races
 from tests.races.loop import SeededLoop, the_loop
-from tests.races.served import Served, Stage, at_once, build, clear, serving
+from tests.races.served import Served, at_once, say, serving
+from tests.races.stage import Stage, build
 from tests.races.stores import Lots
 from tests.races.wire import DUMB, NEWER, OLDER, RELATED
 
@@ -31,7 +32,7 @@ async def test_who_asks_for_the_result_at_the_very_moment_of_completion_gets_it(
         began = the_loop().time()
         _, *answers = await at_once(
             chance,
-            _complete(served, label),
+            say(served.stage, label, "go"),
             older.of_task("result", task_id),
             older.of_task("result", task_id),
             dumb.call("wait_task", task_id=task_id, seconds=15),
@@ -40,7 +41,6 @@ async def test_who_asks_for_the_result_at_the_very_moment_of_completion_gets_it(
         for answer in answers:
             assert answer["content"] == [{"type": "text", "text": f"{label} is done"}]
             assert answer["_meta"][RELATED] == {"taskId": task_id}
-        await clear(served.engine)
 
     await races(race)
 
@@ -75,7 +75,7 @@ class TestTwoProcesses:
                 await served.stage.hears(label, "begun")
             _, *answers = await at_once(
                 chance,
-                _complete(served, label),
+                say(served.stage, label, "go"),
                 older.of_task("result", task_id),
                 older.of_task("result", task_id),
             )
@@ -87,7 +87,3 @@ class TestTwoProcesses:
             assert failures == [None] * TASKS
 
         await races(race, share=TASKS)
-
-
-async def _complete(served: Served, label: str) -> None:
-    served.stage.say(label, "go")

@@ -1,11 +1,12 @@
-"""Clients of every generation on in-memory connections: each message as it is on the wire, answered when the test says."""
+"""Clients of every generation on in-memory connections: raw messages, and answers when the test says so."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -14,8 +15,10 @@ from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY, jsonrpc_message_adapter
 
-from tests.server.wire import EXTENSION, PATIENCE
+from tests.server.wire import EXTENSION
 
+PATIENCE = 60
+"""Seconds to wait for what should come at once, or soon; those of the loop, so they cost nothing."""
 Json = dict[str, Any]
 Core = Server[Any]
 RELATED = "io.modelcontextprotocol/related-task"
@@ -36,6 +39,8 @@ class Kind:
 
 OLDER = Kind("2025-11-25", ASKABLE)
 NEWER = Kind("2026-07-28", {**ASKABLE, "extensions": {EXTENSION: {}}})
+KEEPER = Kind("2025-11-25", {**ASKABLE, "tasks": {"cancel": {}, "requests": {"elicitation": {"create": {}}}}})
+"""Keeps what it is asked as tasks of its own."""
 OLD = Kind("2025-06-18", {"elicitation": {}})
 """Knows no tasks, but can be asked."""
 DUMB = Kind("2025-06-18", {})
@@ -69,9 +74,12 @@ class Question:
 
     async def answer(self, name: str) -> None:
         """Say who, unless the question is not open any more."""
+        await self.reply(accepted(name))
+
+    async def reply(self, result: Json) -> None:
         if self.is_open:
-            self.answered_with = accepted(name)
-            await self.client.send({"jsonrpc": "2.0", "id": self.id, "result": self.answered_with})
+            self.answered_with = result
+            await self.client.send({"jsonrpc": "2.0", "id": self.id, "result": result})
 
 
 @dataclass(eq=False)
@@ -97,14 +105,14 @@ class Call:
         return answer["result"]
 
 
-@dataclass(eq=False)
-class Client:
-    kind: Kind
-    streams: MessageStream
-    questions: list[Question] = field(default_factory=list[Question])
-    heard: list[Json] = field(default_factory=list[Json])
-    calls: dict[int, Call] = field(default_factory=dict[int, Call])
-    is_gone: bool = False
+class Client(ABC):
+    """Sends what it is told to, and keeps all it hears."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.questions: list[Question] = []
+        self.heard: list[Json] = []
+        self.calls: dict[int, Call] = {}
 
     async def greet(self) -> None:
         if not self.kind.is_modern:
@@ -161,27 +169,17 @@ class Client:
     def open_questions(self) -> list[Question]:
         return [question for question in self.questions if question.is_open]
 
+    @abstractmethod
     async def send(self, message: Json) -> None:
-        if not self.is_gone:
-            await self.streams[1].send(SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False)))
+        """Put a message on the wire."""
 
-    async def leave(self) -> None:
-        """Hang up, whatever is under way."""
-        self.is_gone = True
-        await self.streams[1].aclose()
-
-    async def read(self) -> None:
-        async for item in self.streams[0]:
-            assert isinstance(item, SessionMessage), item
-            self._take(item.message.model_dump(by_alias=True, mode="json", exclude_unset=True), item.metadata)
-
-    def _take(self, message: Json, metadata: object) -> None:
+    def take(self, message: Json, stream: Any) -> None:
+        """Take a message from the wire, which came on the stream of that request."""
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": asked}}:
                 for question in self.questions:
                     question.is_withdrawn = question.is_withdrawn or question.id == asked
             case {"method": method, "id": asked}:
-                stream = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
                 self.questions.append(Question(self, asked, method, message.get("params", {}), stream))
             case {"method": _}:
                 self.heard.append(message)
@@ -191,11 +189,33 @@ class Client:
                 call.future.set_result(message)
 
 
+class InMemory(Client):
+    def __init__(self, kind: Kind, streams: MessageStream) -> None:
+        super().__init__(kind)
+        self._from, self._to = streams
+        self._is_gone = False
+
+    async def send(self, message: Json) -> None:
+        if not self._is_gone:
+            await self._to.send(SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False)))
+
+    async def leave(self) -> None:
+        """Hang up, whatever is under way."""
+        self._is_gone = True
+        await self._to.aclose()
+
+    async def read(self) -> None:
+        async for item in self._from:
+            assert isinstance(item, SessionMessage), item
+            stream = item.metadata.related_request_id if isinstance(item.metadata, ServerMessageMetadata) else None
+            self.take(item.message.model_dump(by_alias=True, mode="json", exclude_unset=True), stream)
+
+
 @asynccontextmanager
-async def connected(core: Core, kind: Kind) -> AsyncGenerator[Client]:
+async def connected(core: Core, kind: Kind) -> AsyncGenerator[InMemory]:
     """Serve one client. Who has hung up already leaves nothing behind."""
     async with create_client_server_memory_streams() as (ours, theirs):
-        client = Client(kind, ours)
+        client = InMemory(kind, ours)
         serving = asyncio.create_task(core.run(*theirs, core.create_initialization_options()))
         reading = asyncio.create_task(client.read())
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.engine import Engine
+from coatcheck.errors import AlreadyFinished, TaskNotFound
 from coatcheck.policy import duration
 from coatcheck.server.identity import Identity
 from coatcheck.server.settings import Settings
 from coatcheck.server.v2025.status import StatusNews
 from coatcheck.server.waiting.vigil import Vigils
+from coatcheck.task import Task
 from coatcheck.tool import Tool
 from coatcheck.wiring import open_engine
 from coatcheck.worker import Worker
@@ -39,6 +41,14 @@ class Running:
     streams_end: asyncio.Event
     """Set when the server begins to stop, for those who hold a stream open."""
     closing: asyncio.Event
+
+    def abandon(self, task: Task) -> None:
+        """Cancel a task whose caller has gone, and of which nobody else knows or cares."""
+        self.vigils.errands.run(self._abandon(task))
+
+    async def _abandon(self, task: Task) -> None:
+        with suppress(AlreadyFinished, TaskNotFound):
+            await self.engine.cancel(task.id, task.owner, "Its caller hung up")
 
     def end_streams(self) -> None:
         self.loop.call_soon_threadsafe(self.end_streams_now)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from coatcheck.dialects import v2025, v2026
 from coatcheck.dialects.words import INVALID_PARAMS
-from coatcheck.errors import CoatcheckError, QuotaExceeded
+from coatcheck.errors import QuotaExceeded, TaskNotFound
 from coatcheck.payload import Payload, encode
 from coatcheck.policy import Duration, Policy, duration
 from coatcheck.server.bodies.plain_context import PlainContext
@@ -31,9 +32,10 @@ from coatcheck.server.calls.unasked import Unasked
 from coatcheck.server.failures import as_protocol_errors, wrong_way
 from coatcheck.server.hook import RequestContext, Verbatim
 from coatcheck.server.policy import TaskPolicy
-from coatcheck.server.runtime import Runtime
+from coatcheck.server.runtime import Running, Runtime
 from coatcheck.server.taskless.held import hold
 from coatcheck.server.taskless.rounds import read_round
+from coatcheck.server.waiting.live import Live
 from coatcheck.task import NOTHING, Task
 
 _ENDLESS = 10**15
@@ -96,7 +98,7 @@ class Calls:
             return answer
         with as_protocol_errors():
             meta = read_request(ctx, params)
-            task = await self._submit(params, ctx, meta, ttl=ttl)
+            task = await self._submit(params, ctx, meta, is_theirs=policy.patience is not None, ttl=ttl)
             if ctx.protocol_version in HANDSHAKE:
                 self._acquaintances.saw_use(ctx)
                 await served.news.begin(ctx, task)
@@ -113,37 +115,67 @@ class Calls:
     ) -> HandlerResult:
         """Make a task for a caller that does not know tasks, and keep the call open."""
         served = self._runtime.running
-        takes_tickets = served.has_ticket_tools and not self._acquaintances.has_tasks(ctx)
         with served.vigils.lines.open(ctx) as live:
-            with as_protocol_errors():
-                task = await read_round(served, ctx, params)
-            if task:
-                live.attach(task)
-                return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
-            if answer := await _before_the_body(params, ctx, call_next):
-                return answer
-            with as_protocol_errors():
-                meta = read_request(ctx, params, is_held=takes_tickets)
-                try:
-                    task = await self._submit(params, ctx, meta, made=live.attach)
-                except QuotaExceeded:  # of which such a caller cannot know
-                    return await self._run(params, ctx, call_next)
-            return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
+            try:
+                return await self._held(policy, params, ctx, call_next, live)
+            finally:
+                if live.has_round and not live.is_answered and live.task:  # a question is no result for anyone else
+                    served.vigils.errands.run(_forget(served, live.task))
 
-    async def _submit(self, params: CallToolRequestParams, ctx: RequestContext, meta: Payload, **wishes: Any) -> Task:
+    async def _held(
+        self, policy: TaskPolicy, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext, live: Live
+    ) -> HandlerResult:
+        served = self._runtime.running
+        takes_tickets = served.has_ticket_tools and not self._acquaintances.has_tasks(ctx)
+        with as_protocol_errors():
+            task = await read_round(served, ctx, params)
+        if task:
+            live.attach(task)
+            return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
+        if answer := await _before_the_body(params, ctx, call_next):
+            return answer
+        with as_protocol_errors():
+            meta = read_request(ctx, params, is_held=takes_tickets)
+            is_theirs = policy.cancel_on_disconnect is True
+            try:
+                task = await self._submit(params, ctx, meta, is_theirs=is_theirs, made=live.attach)
+            except QuotaExceeded:  # of which such a caller cannot know
+                return await self._run(params, ctx, call_next)
+        return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
+
+    async def _submit(
+        self, params: CallToolRequestParams, ctx: RequestContext, meta: Payload, *, is_theirs: bool, **wishes: Any
+    ) -> Task:
+        """Make a task of a call. `is_theirs`: if the caller goes meanwhile, nobody wants it."""
+        served = self._runtime.running
         arguments = encode(params.arguments) if params.arguments else NOTHING
-        owner = self._runtime.running.identity.owner_of(ctx)
-        return await self.submit(params.name, arguments, owner=owner, meta=meta, **wishes)
+        owner = served.identity.owner_of(ctx)
+        made = asyncio.ensure_future(self.submit(params.name, arguments, owner=owner, meta=meta, **wishes))
+        try:
+            return await asyncio.shield(made)
+        except asyncio.CancelledError:
+            if is_theirs:
+                made.add_done_callback(partial(_abandon, served))
+            raise
 
     async def _settled(self, task: Task, patience: float) -> Task:
         """Wait for the task to end or to ask. If the caller goes meanwhile, nobody will ever ask for it."""
-        engine = self._runtime.running.engine
+        served = self._runtime.running
         try:
-            return await engine.settled(task, patience)
+            return await served.engine.settled(task, patience)
         except asyncio.CancelledError:
-            with suppress(CoatcheckError):
-                await asyncio.shield(engine.cancel(task.id, task.owner, "Its caller hung up before there was a task"))
+            served.abandon(task)
             raise
+
+
+def _abandon(served: Running, made: asyncio.Future[Task]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        served.abandon(made.result())
+
+
+async def _forget(served: Running, task: Task) -> None:
+    with suppress(TaskNotFound):
+        await served.engine.forget(await served.engine.finished(task))
 
 
 async def _before_the_body(params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:

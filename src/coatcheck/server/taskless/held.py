@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
 from datetime import timedelta
 
 from mcp.server.context import HandlerResult
 
-from coatcheck.errors import CoatcheckError
 from coatcheck.server.calls.outcome import outcome
 from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.hook import RequestContext
@@ -39,11 +37,11 @@ async def hold(
             raise failure(error) from None
         except asyncio.CancelledError:
             if policy.cancel_on_disconnect is True:
-                with suppress(CoatcheckError):
-                    await asyncio.shield(running.engine.cancel(task.id, task.owner, "Its caller hung up"))
+                running.abandon(task)
             raise
         if not task.status.is_terminal:
             return rounds.write_round(task) if rounds.can_be_asked(ctx, task) else write_ticket(task)
+        live.is_answered = True
         if live.has_round or task.updated_at - task.created_at < _QUICK:
             running.vigils.errands.run(running.engine.forget(task))
     return outcome(task, ctx.protocol_version)

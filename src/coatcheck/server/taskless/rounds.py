@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from mcp_types import CallToolRequestParams
 
+from coatcheck.errors import AlreadyFinished
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import MODERN
 from coatcheck.server.hook import RequestContext
@@ -48,4 +49,7 @@ async def read_round(running: Running, ctx: RequestContext, params: CallToolRequ
     task = await running.engine.get(task_id, owner)
     if task.status.is_terminal or not isinstance(responses, Mapping):
         return task
-    return await running.engine.answer(task_id, owner, cast("Mapping[str, Any]", responses))
+    try:
+        return await running.engine.answer(task_id, owner, cast("Mapping[str, Any]", responses))
+    except AlreadyFinished:
+        return await running.engine.get(task_id, owner)

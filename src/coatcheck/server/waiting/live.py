@@ -25,21 +25,22 @@ class Live:
     def __init__(self, lines: dict[str, Live], ctx: RequestContext, heartbeat: Heartbeat) -> None:
         self._lines, self._ctx, self.heartbeat = lines, ctx, heartbeat
         self.request, self.user = ctx.request, auth_context_var.get()
-        self._task_id: str | None = None
+        self.task: Task | None = None
         self._is_open = True
         self.has_round = False
         """Whether the tool asked by multi-round-trip: its result is then a question, for this caller only."""
+        self.is_answered = False
 
     def attach(self, task: Task) -> None:
         """Take what this task's body says, from its first word on."""
         if self._is_open:
-            self._task_id = task.id
+            self.task = task
             self._lines[task.id] = self
 
     def close(self) -> None:
         self._is_open = False
-        if self._task_id:
-            self._lines.pop(self._task_id, None)
+        if self.task:
+            self._lines.pop(self.task.id, None)
 
     def take_round(self) -> bool:
         """Have the tool ask this caller by multi-round-trip, if it can be asked so. Says whether it can."""

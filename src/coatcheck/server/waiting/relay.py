@@ -63,6 +63,8 @@ class _Desk:
         self.relays: dict[Relay, None] = {}
         self.task: Task | None = None
         self.askers: dict[str, Relay] = {}
+        self.answered: set[str] = set()
+        """Questions whose answer is on its way to the task."""
 
     def assign(self) -> None:
         """Let each question be asked by the last who came of those who can be asked it, and nobody else."""
@@ -70,6 +72,8 @@ class _Desk:
         for key in self.askers.keys() - questions.keys():
             self.askers.pop(key).withdraw(key)
         for key, request in questions.items():
+            if key in self.answered:
+                continue
             asker = next((relay for relay in reversed(self.relays) if relay.can_ask(key, request)), None)
             before = self.askers.pop(key, None)
             if asker:
@@ -95,7 +99,7 @@ class Relay:
 
     def leaves_unasked(self, task: Task) -> bool:
         """Whether the task asks something that nobody who waits for it can be asked."""
-        return any(key not in self._desk.askers for key in task.input_requests)
+        return bool(task.input_requests.keys() - self._desk.askers.keys() - self._desk.answered)
 
     def sees(self, task: Task) -> None:
         """Have asked what is new in the task, and dropped what was answered elsewhere."""
@@ -151,22 +155,36 @@ class Relay:
             errand.add_done_callback(self._dropped.discard)
 
     async def _ask(self, task: Task, key: str, request: InputRequest) -> None:
+        try:
+            answer: dict[str, Any] | MCPError = await self._answer(task, key, request)
+        except MCPError as error:
+            answer = error
+        except Unreachable:
+            self._leave_open(key)
+            return
+        self._desk.answered.add(key)  # whoever comes or goes now, it counts
+        await asyncio.shield(self._relays.errands.run(self._deliver(task, key, answer)))
+
+    async def _deliver(self, task: Task, key: str, answer: dict[str, Any] | MCPError) -> None:
         engine = self._relays.engine
         try:
             with suppress(AlreadyFinished, TaskNotFound):  # too late, and nobody's fault
                 try:
-                    answer = await self._answer(task, key, request)
+                    if isinstance(answer, MCPError):
+                        raise answer
                     await engine.answer(task.id, task.owner, {key: answer}, is_final=True)
                 except InvalidAnswer as error:
                     await self._fail(task, key, MCPError(INVALID_PARAMS, str(error)))
                 except MCPError as error:
                     await self._fail(task, key, error)
-            return
-        except Unreachable:
-            pass
         except CoatcheckError as error:
             logger.error("Cannot keep an answer to task %s: %s", task.id, error)
-        self._tried.add(key)  # the question stays open for others
+            self._desk.answered.discard(key)
+            self._leave_open(key)
+
+    def _leave_open(self, key: str) -> None:
+        """Leave a question to others."""
+        self._tried.add(key)
         self._asked.pop(key, None)
         self._desk.assign()
 
