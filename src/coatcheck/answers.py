@@ -27,7 +27,7 @@ def check(key: str, request: InputRequest, answer: Payload) -> None:
 
 def error(message: str, code: int, data: Any = None) -> Payload:
     """Return what is kept in place of an answer when there was an error instead of one."""
-    return encode({"coatcheck:error": {"message": message, "code": code, "data": data}})
+    return encode(["coatcheck:error", {"message": message, "code": code, "data": data}])
 
 
 def read(answer: Payload) -> Any:
@@ -38,7 +38,7 @@ def read(answer: Payload) -> Any:
     """
     value: Any = decode(answer)
     match value:
-        case {"coatcheck:error": {"message": str(message), "code": int(code), **more}}:
+        case ["coatcheck:error", {"message": str(message), "code": int(code), **more}]:
             raise NotAnswered(message, code, more.get("data"))
         case _:
             return value

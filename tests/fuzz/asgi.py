@@ -11,7 +11,7 @@ from starlette.types import Message as Event
 
 from tests.fuzz.messages import Message
 
-PATIENCE = 10
+PATIENCE = 60
 """Seconds after which an answer will never come, on however busy a machine."""
 _LINGER = 0.003
 """Seconds a client keeps a stream open after it last heard something."""

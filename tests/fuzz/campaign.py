@@ -15,9 +15,9 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from coatcheck import Engine, Task
-from coatcheck.errors import Refused
+from coatcheck.errors import Refused, TaskNotFound
 from tests.fuzz.asgi import Answer, send
-from tests.fuzz.checks import Rows, answered, complaints, created, is_result
+from tests.fuzz.checks import Rows, answered, complaints, created, everything, is_result, untold
 from tests.fuzz.messages import Fuzzer, Message
 from tests.fuzz.served import an_asking_task
 
@@ -63,7 +63,7 @@ class Campaign:
         self._fixed, self._mine = Rows(engine, fixed), Rows(engine, [])
         self._made: set[str] = set()
         self._unheard = 0
-        """Calls whose sender left before it was told anything, while the work goes on."""
+        """Calls whose task goes on, though its id was not said: their sender left, or got a sealed state instead."""
         self._stopped: set[str] = set()
         """To be forgotten once their bodies have ended."""
         self.report = Report()
@@ -89,6 +89,7 @@ class Campaign:
             self._judge_sight(message, answer)
             self._learn(answer)
             self._unheard += answer.is_stream and b"tools/call" in message.body and not answered(answer)
+            self._unheard += b'"resultType":"input_required"' in answer.body
         for task_id, task in (await self._fixed.changed()).items():
             self.report.fault(f"{task_id} may not change, and became {task}", _last_of(exchanges, task_id))
         for task_id, task in (await self._mine.changed()).items():
@@ -127,16 +128,17 @@ class Campaign:
     async def _tally(self) -> None:
         """See that there is no task but by a call that was answered with one; clear up, and make new targets."""
         mine = self._me
-        there = {task.id: task for task in await self._everything(mine)}
-        untold = there.keys() - self._made - self._stopped - self._fixed.ids - self._mine.ids
-        if len(untold) > self._unheard:
-            self.report.fault(f"nobody was told of {[there[task_id] for task_id in untold]}")
+        known = self._made | self._stopped | self._fixed.ids | self._mine.ids
+        found = await untold(self._engine, mine, known, self._unheard)
+        if len(found) > self._unheard:
+            self.report.fault(f"nobody was told of {[*found.values()]}")
         self._unheard = 0
-        self._made |= untold
+        self._made |= found.keys()
+        there = await everything(self._engine, mine)
         for task_id in self._stopped & there.keys():
             await self._engine.forget(there[task_id])
         for task_id in self._made:
-            with suppress(Refused):
+            with suppress(Refused, TaskNotFound):
                 await self._engine.cancel(task_id, mine)
         self._stopped, self._made = self._made, set()
         self._targets.made.clear()
@@ -148,14 +150,8 @@ class Campaign:
         for task_id in self._mine.ids - {*self._targets.open}:
             self._mine.drop(task_id)
             self._stopped.add(task_id)
-            with suppress(Refused):
+            with suppress(Refused, TaskNotFound):
                 await self._engine.cancel(task_id, mine)
-
-    async def _everything(self, mine: str | None) -> list[Task]:
-        found: list[Task] = []
-        while page := await self._engine.list(mine, limit=1000, after=found[-1].position if found else None):
-            found += page
-        return found
 
 
 def _last_of(exchanges: Sequence[Exchange], task_id: str) -> Exchange | None:

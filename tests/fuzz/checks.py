@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence, Set
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, cast
 
 import msgspec
 
 from coatcheck import Engine, Task
 from coatcheck.errors import TaskNotFound
-from tests.fuzz.asgi import Answer
+from tests.fuzz.asgi import PATIENCE, Answer
 from tests.fuzz.known import is_known, is_known_error
 from tests.fuzz.messages import Message
 from tests.fuzz.served import SECRET
@@ -139,6 +140,25 @@ class Rows:
         return found
 
 
+async def everything(engine: Engine, whose: str | None) -> dict[str, Task]:
+    """Return all tasks of an owner."""
+    found: list[Task] = []
+    while page := await engine.list(whose, limit=1000, after=found[-1].position if found else None):
+        found += page
+    return {task.id: task for task in found}
+
+
+async def untold(engine: Engine, whose: str | None, known: Set[str], most: int) -> dict[str, Task]:
+    """Return the tasks of an owner that are not known. If there are too many, what is being forgotten gets time."""
+    found = await everything(engine, whose)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            while len(found.keys() - known) > most:  # as nobody tells when one is forgotten
+                await asyncio.sleep(0.02)
+                found = await everything(engine, whose)
+    return {task_id: found[task_id] for task_id in found.keys() - known}
+
+
 class _Heard(logging.Handler):
     def __init__(self, is_forgiving: bool) -> None:
         super().__init__(logging.ERROR)
@@ -165,6 +185,7 @@ def heard_errors(*, is_forgiving: bool = True) -> Generator[list[logging.LogReco
 
 
 def told(record: logging.LogRecord) -> str:
-    """Return a record in a line, with the exception that came with it."""
+    """Return a record in a line, with the exception that came with it, and its cause."""
     error = record.exc_info[1] if record.exc_info else None
-    return f"{record.name}: {record.getMessage()[:300]} {error!r:.300}"
+    cause = f" from {error.__cause__!r:.500}" if error and error.__cause__ else ""
+    return f"{record.name}: {record.getMessage()[:300]} {error!r:.300}{cause}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
@@ -18,9 +18,10 @@ Json = dict[str, Any]
 
 TOOLS = ("take", "take", "ask", "ask", "must", "plain", "named", "sample", "roots", "count", "fails", "linger", "none")
 FALLBACK_TOOLS = ("get_task", "wait_task", "answer_task", "cancel_task", "list_tasks")
-MAY_WAIT = (b"tasks/result", b"wait_task", b'"ask"', b'"named"', b'"sample"', b'"roots"', b'"linger"')
+ASKING = (b'"ask"', b'"named"', b'"sample"', b'"roots"', b'"linger"')
+MAY_WAIT = (b"tasks/result", b"wait_task", *ASKING)
 """Is in every message whose answer may be long in coming."""
-CLIENT_TASKS = {"requests": {"elicitation": {"create": {}}, "sampling": {"createMessage": {}}}, "cancel": {}}
+CLIENT_TASKS: Json = {"requests": {"elicitation": {"create": {}}, "sampling": {"createMessage": {}}}, "cancel": {}}
 ASKABLE: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 HELLOS: tuple[tuple[str, Json], ...] = (
     (LEGACY, ASKABLE),
@@ -31,6 +32,7 @@ HELLOS: tuple[tuple[str, Json], ...] = (
 )
 """Versions and capabilities, as clients begin their sessions with."""
 _LIFETIMES = (1, 0, -1, 1000, None, 2**31, 2**63, 10**40, 10**400, True, 0.5, 1.0, "60000", Raw("NaN"), Raw("1e999"))
+_PAUSES: Sequence[Any] = (1, 0, -1, None, 0.5, 10**400, Raw("NaN"), Raw("1e999"), "x", True, [])
 _LEVELS = ("debug", "error", "x")
 
 
@@ -110,7 +112,7 @@ class OlderFuzzer(Fuzzer):
         number = body.get("id")
         bent = super().bent(body)
         if isinstance(bent, dict) and "id" in bent and cast("Json", bent)["id"] != number:
-            odd = (None, True, 1.5, [], {}, f"odd\0{number}", f"{number}" * 200, Raw("1e999"))
+            odd: Sequence[Any] = (None, True, 1.5, [], {}, f"odd\0{number}", f"{number}" * 200, Raw("1e999"))
             cast("Json", bent)["id"] = self.chance.choice(odd)
         return cast("Any", bent)
 
@@ -230,7 +232,7 @@ class OlderFuzzer(Fuzzer):
 # Answers
 
 
-def answer_to(question: Json, chance: Random) -> Any:
+def answer_to(question: Json, chance: Random) -> Json | None:
     """Return an answer to a request of the server, as good or bad as it comes; None: it stays without one."""
     kind, number = chance.random(), question["id"]
     if kind < 0.08:
@@ -255,7 +257,7 @@ def _error(chance: Random) -> Any:
 
 def _result(question: Json, chance: Random) -> Any:
     status = chance.choice(("completed", "completed", "failed", "cancelled", "working", hostile(chance)))
-    pause = chance.choice((1, 0, -1, None, 0.5, 10**400, Raw("NaN"), Raw("1e999"), "x"))
+    pause = chance.choice(_PAUSES)
     own = {"taskId": f"own {chance.randrange(3)}", "status": status, "pollInterval": pause}
     match question["method"]:
         case "tasks/get":

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -57,11 +57,15 @@ class Served:
 class Client:
     """A client on stdio: writes lines, and reads whatever comes, so that neither side waits for the other."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, asked: Callable[..., dict[str, Any]] = request) -> None:
+        """`asked` makes a request of a method, an id and parameters."""
         assert served.process.stdin
         assert served.process.stdout
         self._to, self._from = served.process.stdin, served.process.stdout
+        self._request = asked
         self._answers: dict[Any, asyncio.Future[Any]] = {}
+        self.questions: list[dict[str, Any]] = []
+        """What the server asked."""
         self.faults: list[str] = []
         self._reading = asyncio.create_task(self._read())
 
@@ -71,7 +75,7 @@ class Client:
 
     async def ask(self, number: str, method: str, **params: Any) -> Any:
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        await self.send(write(request(method, number, **params)).encode())
+        await self.send(write(self._request(method, number, **params)).encode())
         async with asyncio.timeout(PATIENCE):
             return await answer
 
@@ -87,7 +91,9 @@ class Client:
                 self.faults.append(f"it said {line!r:.1000}")
             if said.get("error", {}).get("code") == -32603:
                 self.faults.append(f"an internal error: {line!r:.1000}")
-            if waiting := self._answers.pop(str(said.get("id")), None):
+            if "method" in said and "id" in said:
+                self.questions.append(said)
+            elif waiting := self._answers.pop(str(said.get("id")), None):
                 waiting.set_result(said)
 
 

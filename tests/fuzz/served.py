@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Annotated, Any, cast
@@ -21,6 +21,7 @@ from starlette.requests import Request
 
 from coatcheck import Engine, Policy, Task, Terms
 from coatcheck.answers import elicitation_answer, request_of
+from coatcheck.errors import Refused, TaskNotFound
 from coatcheck.lifecycle import Completed, Failed, InputRequested
 from coatcheck.payload import encode
 from coatcheck.server import TaskPolicy, TaskServer
@@ -127,7 +128,9 @@ ALICE = [f"{owner('alice')}"]
 def owner_in(session: str) -> str:
     """Return a session without a principal as an owner."""
     asked = Request({"type": "http", "headers": [(b"mcp-session-id", session.encode())]})
-    found = Identity().owner_of(cast("Any", SimpleNamespace(request=asked, protocol_version="2025-11-25")))
+    said_hello = SimpleNamespace(client_params=object())
+    ctx = SimpleNamespace(request=asked, protocol_version="2025-11-25", session=said_hello)
+    found = Identity().owner_of(cast("Any", ctx))
     assert found
     return found
 
@@ -172,10 +175,15 @@ async def every_kind(engine: Engine, whose: str | None, secret: str = "") -> lis
     ]
 
 
-async def populate(engine: Engine, me: str | None, others: Sequence[str]) -> tuple[Targets, list[Task]]:
-    """Return what an attacker has and knows, and the rows that nothing may change; all are named as owners."""
+async def populate(
+    engine: Engine, me: str | None, others: Sequence[str], *, can_list: bool = False
+) -> tuple[Targets, list[Task]]:
+    """Return what an attacker has and knows, and the rows that nothing may change; all are named as owners.
+
+    `can_list`: the attacker can see all tasks of its own, so there is no secret in any of them.
+    """
     mine = await every_kind(engine, me)
-    quiet = await every_kind(engine, me, SECRET)
+    quiet = await every_kind(engine, me, "" if can_list else SECRET)
     foreign = [task for other in others for task in await every_kind(engine, other, SECRET)]
     expired = await a_task(engine, me, SECRET, timedelta(microseconds=1))
     targets = Targets(
@@ -186,6 +194,16 @@ async def populate(engine: Engine, me: str | None, others: Sequence[str]) -> tup
         guessed=[task.id for task in quiet],
     )
     return targets, [*mine[3:], *quiet, *foreign]
+
+
+async def stop(engine: Engine, whose: str | None) -> None:
+    """Cancel and forget all tasks of an owner, as otherwise the server would wait for them in the end."""
+    for task in await engine.list(whose, limit=1000):
+        with suppress(Refused, TaskNotFound):
+            await engine.cancel(task.id, whose)
+    for task in await engine.list(whose, limit=1000):
+        await engine.forget(task)
+    await engine.sweep()  # what has expired is no longer listed, but still waited for
 
 
 server = a_server("memory://")

@@ -13,14 +13,16 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from coatcheck import Engine, Task
-from coatcheck.errors import Refused, TaskNotFound
+from coatcheck import Engine, Status, Task
+from coatcheck.lifecycle import Completed
+from coatcheck.payload import encode
+from coatcheck.server.cursor import write_cursor
 from tests.fuzz.asgi import PATIENCE, Answer, send
 from tests.fuzz.campaign import Report
-from tests.fuzz.checks import Rows, answered, complaints, created
+from tests.fuzz.checks import Rows, answered, complaints, created, untold
 from tests.fuzz.messages import Targets
 from tests.fuzz.older import HELLOS, answer_to, may_wait, notification
-from tests.fuzz.served import SECRET, a_task, every_kind, owner, owner_in
+from tests.fuzz.served import SECRET, a_held_task, a_task, an_asking_task, every_kind, owner, owner_in, stop
 from tests.fuzz.sessions import Conversation, Session, open_session
 
 ROUNDS, PER_ROUND = 5, 8
@@ -50,7 +52,6 @@ class Attacker:
         return {task_id for session in self.sessions for task_id in session.told}
 
 
-
 class SessionCampaign:
     """`user` is who all attackers are, each in all sessions; None: each session is someone of its own."""
 
@@ -72,7 +73,7 @@ class SessionCampaign:
         while self.report.messages < messages:
             await self._live()
         await theirs.end()
-        await self._stop(victim)
+        await stop(self._engine, victim)
         return self.report
 
     async def _live(self) -> None:
@@ -83,10 +84,10 @@ class SessionCampaign:
             await self._round(attackers)
         for attacker in attackers:
             if self._chance.random() < 0.5:
-                await self._stop(attacker.whose)
+                await stop(self._engine, attacker.whose)
             for session in attacker.sessions:
                 await self._end(session)
-            await self._stop(attacker.whose)
+            await stop(self._engine, attacker.whose)
         for stray in self._strays:
             gone = attackers[0].sessions[0].fuzzer.post(b"")
             headers = (*gone.headers[:-1], (b"mcp-session-id", stray.encode()))
@@ -121,8 +122,23 @@ class SessionCampaign:
         attacker.known = {task.id for task in mine}
         for session in attacker.sessions:
             session.fuzzer.targets = targets
+            session.fuzzer.cursors += [write_cursor(task.position, task.owner) for task in (mine[-1], self._victim[0])]
         for task in mine:
             (self._fixed if task.status.is_terminal else self._open).keep(task)
+
+    async def _finish(self, attacker: Attacker) -> None:
+        """Let a worker elsewhere end a task that may be waited for, and begin another."""
+        task_id = self._chance.choice(attacker.targets.open)
+        task = await self._engine.get(task_id, attacker.whose)
+        if task.lease is None or task.status is not Status.WORKING:
+            return
+        result = encode({"content": [{"type": "text", "text": "done"}], "isError": self._chance.random() < 0.3})
+        self._open.drop(task_id)
+        self._fixed.keep(await self._engine.report(task, Completed(task.attempt, result)))
+        begun = await self._chance.choice((a_held_task, an_asking_task))(self._engine, attacker.whose)
+        self._open.keep(begun)
+        attacker.known.add(begun.id)
+        attacker.targets.open[:] = [*attacker.targets.open, begun.id][-5:]
 
     # Saying
 
@@ -135,6 +151,8 @@ class SessionCampaign:
             conversation = posted[task].conversation(task)
             self.report.fault("there was no answer", (conversation.message, conversation.answer))
         waiting = posted.keys() - prompt
+        for attacker in attackers:
+            await self._finish(attacker)
         for _ in range(3):
             replies = await self._reply(sessions)
             if waiting:
@@ -165,53 +183,47 @@ class SessionCampaign:
         left = [task for task in posted if not task.done()]
         for task in left:
             session, conversation = posted[task], posted[task].conversation(task)
-            if self._has_streams and self._chance.random() < 0.5:
-                conversation.leave()
-                continue
-            with suppress(ValueError, TypeError, KeyError):
-                number = json.loads(conversation.message.body)["id"]
-                cancel = notification("notifications/cancelled", requestId=number)
-                cancels.append(session.post(session.fuzzer.post(cancel)))
-                posted[cancels[-1]] = session
+            if not self._has_streams or self._chance.random() < 0.5:
+                with suppress(ValueError, TypeError, KeyError):
+                    number = json.loads(conversation.message.body)["id"]
+                    cancel = notification("notifications/cancelled", requestId=number)
+                    cancels.append(session.post(session.fuzzer.post(cancel)))
+                    posted[cancels[-1]] = session
         if cancels:
             await asyncio.wait(cancels, timeout=PATIENCE)
+        for task in left:
+            posted[task].conversation(task).leave()
         if left:
-            await asyncio.wait(left, timeout=0.2)
+            await asyncio.wait(left, timeout=0.1)
 
     async def _end(self, session: Session) -> None:
-        left = await session.end()
-        for conversation in left:
-            for complaint in complaints(conversation.message, conversation.answer):
-                self.report.fault(complaint, (conversation.message, conversation.answer))
-
-    async def _stop(self, whose: str) -> None:
-        """Cancel and forget all tasks of an owner, as otherwise the server would wait for them in the end."""
-        for task in await self._engine.list(whose, limit=1000):
-            with suppress(Refused, TaskNotFound):
-                await self._engine.cancel(task.id, whose)
-        for task in await self._engine.list(whose, limit=1000):
-            await self._engine.forget(task)
-        await self._engine.sweep()  # what has expired is no longer listed, but still waited for
+        for conversation in await session.end():
+            self._complain(conversation)
 
     # Judging
 
     async def _judge(self, attacker: Attacker, ended: Sequence[Conversation]) -> None:
         self.report.messages += len(ended)
         for conversation in ended:
-            message, answer = conversation.message, conversation.answer
-            self.report.statuses[answer.status] += 1
-            for complaint in complaints(message, answer):
-                self.report.fault(complaint, (message, answer))
+            self.report.statuses[conversation.answer.status] += 1
+            self._complain(conversation)
             self._learn(attacker, conversation)
         foreign = {*attacker.targets.foreign, *attacker.targets.expired}
         for session in attacker.sessions:
             for task_id in session.seen & foreign:
                 self.report.fault(f"it was shown {task_id} of another", _last_of(ended, task_id))
+            attacker.targets.made[:] = [*attacker.targets.made, *sorted(session.seen - foreign)][-10:]
             session.seen.clear()
         for task_id, task in (await self._fixed.changed()).items():
             self.report.fault(f"{task_id} may not change, and became {task}", _last_of(ended, task_id))
         await self._judge_changes(attacker, ended)
         await self._judge_untold(attacker)
+
+    def _complain(self, conversation: Conversation) -> None:
+        message, answer = conversation.message, conversation.answer
+        if answer.status or not conversation.is_left:  # who has left need not be told anything
+            for complaint in complaints(message, answer):
+                self.report.fault(complaint, (message, answer))
 
     async def _judge_changes(self, attacker: Attacker, ended: Sequence[Conversation]) -> None:
         """An open task changes only by a message of its owner that names it, or by an answer to what it asked."""
@@ -228,13 +240,14 @@ class SessionCampaign:
 
     async def _judge_untold(self, attacker: Attacker) -> None:
         attacker.known |= attacker.told
-        pending = sum(1 for session in attacker.sessions for one in session.pending if b"tools/call" in one.message.body)
-        there = {task.id: task for task in await self._engine.list(attacker.whose, limit=1000)}
-        untold = there.keys() - attacker.known
-        if len(untold) > attacker.unheard + pending:
-            self.report.fault(f"nobody was told of {[there[task_id] for task_id in untold]}")
-        attacker.unheard = max(attacker.unheard - len(untold), 0)
-        attacker.known |= untold
+        waiting = [one for session in attacker.sessions for one in session.pending]
+        pending = sum(b"tools/call" in one.message.body for one in waiting)
+        most = attacker.unheard + pending
+        found = await untold(self._engine, attacker.whose, attacker.known, most)
+        if len(found) > most:
+            self.report.fault(f"nobody was told of {[*found.values()]}")
+        attacker.unheard = max(attacker.unheard - len(found), 0)
+        attacker.known |= found.keys()
 
     def _learn(self, attacker: Attacker, conversation: Conversation) -> None:
         answer, targets = conversation.answer, attacker.targets

@@ -65,6 +65,7 @@ class Session:
         self.questions: list[Json] = []
         self.told: set[str] = set()
         self.seen: set[str] = set()
+        self._news = asyncio.Event()
         self._running: dict[asyncio.Task[Answer], Conversation] = {}
 
     @property
@@ -105,12 +106,26 @@ class Session:
             await asyncio.gather(*self._running)
         return [*self._running.values()]
 
+    async def question(self, posted: asyncio.Task[Answer], patience: float = PATIENCE) -> Json | None:
+        """Wait for what the server asks next; None: it answered what was posted instead.
+
+        Raises:
+            TimeoutError: It did neither.
+        """
+        posted.add_done_callback(lambda _: self._news.set())
+        async with asyncio.timeout(patience):
+            while not self.questions and not posted.done():
+                self._news.clear()
+                await self._news.wait()
+        return self.questions.pop(0) if self.questions else None
+
     def _start(self, conversation: Conversation) -> asyncio.Task[Answer]:
         posted = asyncio.create_task(conversation.run(self.app))
         self._running[posted] = conversation
         return posted
 
     def _hear(self, said: Json) -> None:
+        self._news.set()
         params: Any = said.get("params")
         if "method" in said and "id" in said:
             self.questions.append(said)

@@ -16,7 +16,7 @@ from tests.fuzz.campaign import a_seed
 from tests.fuzz.checks import created, heard_errors, told
 from tests.fuzz.known import is_known, is_known_difference
 from tests.fuzz.messages import Fuzzer, Message
-from tests.fuzz.served import ALICE, a_server, populate, running
+from tests.fuzz.served import ALICE, a_server, populate, running, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -60,6 +60,7 @@ async def compare(kind: str, count: int) -> None:
                     continue
                 if not is_known_difference(asked, expected, got):
                     differences.append(f"{asked}\n  SDK:  {expected}\n  ours: {got}")
+            await stop(engine, None)
     assert not differences, f"{len(differences)} differences\n" + "\n".join(differences[:5])
     assert results > count / 20, "too few were answered for this to tell much"
     assert [told(error) for error in errors] == []

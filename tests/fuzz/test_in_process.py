@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
-import re
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -21,6 +17,7 @@ from tests.fuzz.campaign import Campaign, a_seed
 from tests.fuzz.checks import heard_errors, told
 from tests.fuzz.messages import Fuzzer, Message
 from tests.fuzz.served import ALICE, a_server, owner, populate, running
+from tests.fuzz.twins import a_twin
 
 pytestmark = pytest.mark.anyio
 
@@ -66,27 +63,6 @@ async def test_hostile_messages_do_no_harm(me: str | None) -> None:
 async def test_a_hundred_thousand_hostile_messages_do_no_harm(me: str | None, part: int, tmp_path: Path) -> None:
     store = "memory://" if part % 2 else f"sqlite:///{tmp_path}/tasks.db"
     await attack(store, me, MANY, is_as_served=part >= 2)
-
-
-ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-"""In which the SDK reads a body."""
-
-
-def a_twin(message: Message, known: str, unknown: str) -> Message:
-    """Return the same message about a task that never was."""
-    old, new = known.encode(), unknown.encode()
-
-    def renamed(value: bytes) -> bytes:
-        if found := re.fullmatch(rb"(=\?base64\?)([A-Za-z0-9+/]+=*)(\?=)", value):
-            with suppress(ValueError):
-                return found[1] + base64.b64encode(base64.b64decode(found[2]).replace(old, new)) + found[3]
-        return value.replace(old, new)
-
-    body = message.body
-    for encoding in ENCODINGS:
-        body = body.replace(known.encode(encoding), unknown.encode(encoding))
-    headers = tuple((name, renamed(value)) for name, value in message.headers)
-    return replace(message, headers=headers, chunks=(body,))
 
 
 def is_modern(message: Message) -> bool:

@@ -50,7 +50,9 @@ def is_anonymous() -> bool:
 
 def _session_of(ctx: RequestContext) -> str | None:
     """Return the session's id: on the older HTTP transport it is part of the address."""
-    if ctx.request is None or ctx.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+    # Who did not say hello has no session, whatever its headers say.
+    is_in_session = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS and ctx.session.client_params is not None
+    if ctx.request is None or not is_in_session:
         return None
     return ctx.request.headers.get(MCP_SESSION_ID_HEADER) or ctx.request.query_params.get("session_id")
 

@@ -145,8 +145,11 @@ _TERMINAL = {status.value for status in Status if status.is_terminal}
 
 
 def _pause(interval: Any) -> float:
+    """Return how long to pause between polls, in seconds, whatever a client says."""
     shortest, longest = _POLL_SECONDS
-    return min(max(interval / 1000, shortest), longest) if isinstance(interval, int | float) else 1.0
+    if not isinstance(interval, int | float) or interval != interval:
+        return 1.0
+    return longest if interval > 1000 * longest else max(interval / 1000, shortest)
 
 
 class _Raw:
