@@ -29,7 +29,8 @@ from coatcheck.server.waiting.seat import SEAT, Seat, failure, written
 from coatcheck.task import Task
 
 _LONGEST_LOOK = 65_536
-_PING_SECONDS = 15.0
+_PING_SECONDS = 25.0
+"""Below the thirty seconds after which the least patient gateways cut a silent stream."""
 _WAIT, _CANCEL = b"tasks/result", b"notifications/cancelled"
 Place = tuple[str, RequestId]
 """A session, and a request in it."""
