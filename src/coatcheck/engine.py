@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -114,12 +113,13 @@ class Engine:
 
     async def wait(self, task: Task, timeout: float) -> Task:
         """Return the task once it has changed for its caller since `task`, or as it is after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
         version = task.version
         while True:
-            kept = await self._store.get(task.id, newer_than=version, timeout=max(0.0, deadline - time.monotonic()))
+            kept = await self._store.get(task.id, newer_than=version, timeout=max(0.0, deadline - loop.time()))
             fresh = self._visible(task.id, task.owner, kept)
-            if fresh.updated_at > task.updated_at or time.monotonic() >= deadline:
+            if fresh.updated_at > task.updated_at or loop.time() >= deadline:
                 return fresh
             version = fresh.version
             del kept, fresh  # or thousands of waiting callers would keep a second copy of each task

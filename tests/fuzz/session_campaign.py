@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from coatcheck import Engine, Status, Task
 from coatcheck.lifecycle import Completed
 from coatcheck.payload import encode
-from coatcheck.server.cursor import write_cursor
+from coatcheck.server.listing import write_cursor
 from tests.fuzz.asgi import PATIENCE, Answer, send
 from tests.fuzz.campaign import Report
 from tests.fuzz.checks import Rows, answered, complaints, created, untold

@@ -211,10 +211,11 @@ async def test_nobody_watches_a_task_for_a_session_that_has_ended() -> None:
     async with a_session() as (server, session):
         other = await open_session(session.app, 0, *HELLOS[0])
         await task_of(other, "linger")
+        watched = watchers()
+        assert watched
         await other.end()
         try:
-            async with asyncio.timeout(PATIENCE):
-                while watchers():  # noqa: ASYNC110, as nobody tells of the last one
-                    await asyncio.sleep(0.02)
+            _, watching = await asyncio.wait(watched, timeout=PATIENCE)
+            assert not watching
         finally:
             await stop(server.tasks.running.engine, owner_in(other.id))

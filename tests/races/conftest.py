@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable
 from functools import partial
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 import pytest
 
-from tests.races.loop import SeededLoop, the_loop
+from tests.races.loop import SeededLoop
 from tests.races.served import Race, Served, run, serving
 from tests.races.stage import Stage, build
 from tests.races.stores import Lots
@@ -39,10 +38,9 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lots(monkeypatch: pytest.MonkeyPatch) -> Lots:
-    """What decides all that chance decides; also in the server, which gets the store and the time of the race."""
+    """What decides all that chance decides; also in the server, which gets the store of the race."""
     lots = Lots()
     monkeypatch.setattr("coatcheck.server.runtime.open_engine", lots.open_engine)
-    monkeypatch.setattr("coatcheck.engine.time", SimpleNamespace(monotonic=lambda: the_loop().time()))
     return lots
 
 

@@ -18,7 +18,7 @@ from coatcheck.dialects.words import (
     poll_interval,
     write_error,
 )
-from coatcheck.payload import Payload, decode, encode
+from coatcheck.payload import decode, encode
 from coatcheck.task import Status, Task
 
 VERSION = "2025-11-25"
@@ -48,7 +48,7 @@ def write_task(task: Task) -> dict[str, Any]:
         ttl=lifetime(task),
         poll_interval=poll_interval(task),
     )
-    return decode(Payload(msgspec.json.encode(wire)))
+    return msgspec.to_builtins(wire)
 
 
 def write_created(task: Task) -> dict[str, Any]:

@@ -10,14 +10,22 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from coatcheck.dialects.v2026 import EXTENSION
-from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND
+from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, WireError
 from coatcheck.errors import CoatcheckError, InvalidArgument, QuotaExceeded, StoreError, TaskNotFound
+from coatcheck.payload import decode
 from coatcheck.server.calls.caller import MODERN, Caller
 
 logger = logging.getLogger("coatcheck")
 
 TOO_MANY = -32029
 """Too many unfinished tasks, or too many polls: the same request may succeed later."""
+
+
+class Stopping(CoatcheckError):
+    """Whoever waits is sent away; the task goes on in another process, or in the next."""
+
+    def __init__(self) -> None:
+        super().__init__("The server stops; the task is kept, ask for its result again")
 
 
 @contextmanager
@@ -40,6 +48,11 @@ def wrong_way(tool: str, caller: Caller, version: str) -> MCPError:
         f"Tool {tool!r} runs as a task only, and the client did not declare {EXTENSION}",
         {"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
     )
+
+
+def raised(error: WireError) -> MCPError:
+    """Return an error of a call as the SDK has it."""
+    return MCPError(error.code, error.message, decode(error.data))
 
 
 def protocol_error(error: CoatcheckError) -> MCPError:

@@ -73,7 +73,10 @@ class Calls:
         ttl: Duration | UnsetType | None = UNSET,
         made: Callable[[Task], None] | None = None,
     ) -> Task:
-        """Make a task of a call, here if there is room; durable when this returns. `made` is told before it runs."""
+        """Make a task of a call, here if there is room; durable when this returns.
+
+        `made` is told of it before it runs here.
+        """
         served = self._runtime.running
         if served.worker:
             return await served.worker.submit(name, arguments, owner=owner, meta=meta, ttl=ttl, made=made)
@@ -131,16 +134,16 @@ class Calls:
             task = await read_round(served, ctx, params)
         if task:
             live.attach(task)
-            return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
-        if answer := await _before_the_body(params, ctx, call_next):
-            return answer
-        with as_protocol_errors():
-            meta = read_request(ctx, params, is_held=takes_tickets)
-            is_theirs = policy.cancel_on_disconnect is True
-            try:
-                task = await self._submit(params, ctx, meta, is_theirs=is_theirs, made=live.attach)
-            except QuotaExceeded:  # of which such a caller cannot know
-                return await self._run(params, ctx, call_next)
+        else:
+            if answer := await _before_the_body(params, ctx, call_next):
+                return answer
+            with as_protocol_errors():
+                meta = read_request(ctx, params, is_held=takes_tickets)
+                is_theirs = policy.cancel_on_disconnect is True
+                try:
+                    task = await self._submit(params, ctx, meta, is_theirs=is_theirs, made=live.attach)
+                except QuotaExceeded:  # of which such a caller cannot know
+                    return await self._run(params, ctx, call_next)
         return await hold(served, ctx, live, task, policy, takes_tickets=takes_tickets)
 
     async def _submit(
@@ -150,12 +153,14 @@ class Calls:
         served = self._runtime.running
         arguments = encode(params.arguments) if params.arguments else NOTHING
         owner = served.identity.owner_of(ctx)
-        made = asyncio.ensure_future(self.submit(params.name, arguments, owner=owner, meta=meta, **wishes))
+        submitting = self.submit(params.name, arguments, owner=owner, meta=meta, **wishes)
+        if not is_theirs:
+            return await submitting
+        made = asyncio.ensure_future(submitting)
         try:
             return await asyncio.shield(made)
         except asyncio.CancelledError:
-            if is_theirs:
-                made.add_done_callback(partial(_abandon, served))
+            made.add_done_callback(partial(_abandon, served))
             raise
 
     async def _settled(self, task: Task, patience: float) -> Task:

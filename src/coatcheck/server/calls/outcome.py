@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mcp.server.context import HandlerResult
 from mcp.shared.exceptions import MCPError
-from msgspec import UNSET
 
 from coatcheck.dialects.words import REQUEST_CANCELLED, write_error
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import MODERN
+from coatcheck.server.failures import raised
 from coatcheck.task import Status, Task
 
 
@@ -21,6 +21,5 @@ def outcome(task: Task, version: str) -> HandlerResult:
     if task.status is Status.COMPLETED:
         return {"resultType": "complete", **decode(task.result)} if version in MODERN else decode(task.result)
     if task.failure:
-        error = write_error(task.failure)
-        raise MCPError(error.code, error.message, None if error.data is UNSET else decode(error.data))
+        raise raised(write_error(task.failure))
     raise MCPError(REQUEST_CANCELLED, f"The call was cancelled: {task.status_message or 'by an operator'}")

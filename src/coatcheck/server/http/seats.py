@@ -20,12 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.dialects import v2025
 from coatcheck.dialects.words import REQUEST_CANCELLED
+from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.http.answer import Answer
 from coatcheck.server.http.live_sessions import LiveSessions
 from coatcheck.server.http.observers import Observers
 from coatcheck.server.http.replay import read_body, replay
 from coatcheck.server.tasks import Tasks
-from coatcheck.server.waiting.seat import SEAT, Seat, failure, written
+from coatcheck.server.waiting.seat import SEAT, Seat
 from coatcheck.task import Task
 
 _LONGEST_LOOK = 65_536
@@ -142,9 +143,11 @@ class Seats:
 
     def _tail(self, seat: asyncio.Future[Task]) -> bytes | None:
         """Return what follows the id in the answer, made once for all who get it; None: the task asks something."""
-        if error := seat.exception():
-            return b'"error":' + _write(written(failure(error)))
-        task = seat.result()
+        try:
+            with as_protocol_errors():
+                task = seat.result()
+        except MCPError as error:
+            return b'"error":' + _write(error.error.model_dump(by_alias=True, mode="json", exclude_none=True))
         if not task.status.is_terminal:
             return None
         if self._last is None or self._last[0] is not task:

@@ -9,15 +9,13 @@ from datetime import timedelta
 from mcp.server.context import HandlerResult
 
 from coatcheck.server.calls.outcome import outcome
-from coatcheck.server.failures import as_protocol_errors
+from coatcheck.server.failures import Stopping, as_protocol_errors
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.runtime import Running
 from coatcheck.server.taskless import rounds
 from coatcheck.server.taskless.ticket import write_ticket
 from coatcheck.server.waiting.live import Live
-from coatcheck.server.waiting.seat import failure
-from coatcheck.server.waiting.vigil import Stopping
 from coatcheck.task import Task
 
 _QUICK = timedelta(seconds=5)
@@ -31,10 +29,10 @@ async def hold(
     with as_protocol_errors():
         try:
             task = await _kept(running, ctx, live, task, policy.longest_hold if takes_tickets else math.inf)
-        except Stopping as error:
+        except Stopping:
             if takes_tickets:
                 return write_ticket(task)
-            raise failure(error) from None
+            raise
         except asyncio.CancelledError:
             if policy.cancel_on_disconnect is True:
                 running.abandon(task)

@@ -13,14 +13,12 @@ from pydantic import Field
 
 from coatcheck.dialects import v2025
 from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidArgument
-from coatcheck.server.cursor import read_cursor, write_cursor
-from coatcheck.server.failures import protocol_error
+from coatcheck.server.failures import Stopping, protocol_error
+from coatcheck.server.listing import page
 from coatcheck.server.runtime import Running, Runtime
 from coatcheck.server.taskless.ticket import describe, line, write_ticket
-from coatcheck.server.waiting.vigil import Stopping
 from coatcheck.task import InputRequest, Status, Task
 
-_PAGE = 50
 _LONGEST_WAIT = 50.0
 TaskId = Annotated[str, Field(description="The task id from the ticket")]
 
@@ -109,14 +107,12 @@ class TicketTools:
         running, owner = self._caller(ctx)
         if not running.identity.tells_apart(ctx.request_context):
             return _error("This server cannot tell its callers apart, so it lists no tasks; use the ids you have.")
-        after = None if cursor is None else read_cursor(cursor, owner)
-        found = await running.engine.list(owner, after=after, limit=_PAGE + 1)
-        page = found[:_PAGE]
-        more = {"nextCursor": write_cursor(page[-1].position, owner)} if len(found) > _PAGE else {}
-        text = "\n".join(line(task) for task in page) or "There are no tasks."
+        tasks, following = await page(running.engine, owner, cursor)
+        more = {"nextCursor": following} if following else {}
+        text = "\n".join(line(task) for task in tasks) or "There are no tasks."
         return CallToolResult(
             content=[TextContent(type="text", text=text)],
-            structured_content={"tasks": [describe(task) for task in page], **more},
+            structured_content={"tasks": [describe(task) for task in tasks], **more},
         )
 
     def _caller(self, ctx: Context[Any, Any]) -> tuple[Running, str | None]:

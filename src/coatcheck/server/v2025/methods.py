@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
-from msgspec import UNSET
 
 from coatcheck.dialects import v2025
 from coatcheck.dialects.words import INVALID_PARAMS, METHOD_NOT_FOUND
 from coatcheck.errors import AlreadyFinished
-from coatcheck.payload import decode
 from coatcheck.server.calls.caller import Acquaintances
-from coatcheck.server.cursor import read_cursor, write_cursor
-from coatcheck.server.failures import as_protocol_errors
+from coatcheck.server.failures import as_protocol_errors, raised
 from coatcheck.server.hook import RequestContext
+from coatcheck.server.listing import page
 from coatcheck.server.params import ListParams, TaskParams
 from coatcheck.server.polling import Polls
 from coatcheck.server.runtime import Runtime
-from coatcheck.server.waiting.seat import failure, take_seat
-from coatcheck.server.waiting.vigil import Stopping
-
-_PAGE = 50
+from coatcheck.server.waiting.seat import take_seat
 
 
 class Methods:
@@ -39,12 +34,9 @@ class Methods:
             task = await running.engine.get(params.task_id, self._owner(ctx))
             if await take_seat(ctx, task):
                 return {}
-            try:
-                task = await running.vigils.keep(ctx, task, knows_task=True)
-            except Stopping as error:
-                raise failure(error) from None
+            task = await running.vigils.keep(ctx, task, knows_task=True)
         if error := v2025.error_of(task):
-            raise MCPError(error.code, error.message, None if error.data is UNSET else decode(error.data))
+            raise raised(error)
         return v2025.write_result(task)
 
     async def list(self, ctx: RequestContext, params: ListParams) -> dict[str, Any]:
@@ -53,11 +45,9 @@ class Methods:
             raise MCPError(METHOD_NOT_FOUND, "tasks/list needs callers that can be told apart")
         owner = self._owner(ctx)
         with as_protocol_errors():
-            after = None if params.cursor is None else read_cursor(params.cursor, owner)
-            found = await running.engine.list(owner, after=after, limit=_PAGE + 1)
-        page = found[:_PAGE]
-        more = {"nextCursor": write_cursor(page[-1].position, owner)} if len(found) > _PAGE else {}
-        return {"tasks": [v2025.write_task(task) for task in page], **more}
+            tasks, following = await page(running.engine, owner, params.cursor)
+        more = {"nextCursor": following} if following else {}
+        return {"tasks": [v2025.write_task(task) for task in tasks], **more}
 
     async def cancel(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
         engine, owner = self._runtime.running.engine, self._owner(ctx)

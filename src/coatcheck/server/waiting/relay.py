@@ -169,14 +169,13 @@ class Relay:
         engine = self._relays.engine
         try:
             with suppress(AlreadyFinished, TaskNotFound):  # too late, and nobody's fault
+                if isinstance(answer, MCPError):
+                    await self._fail(task, key, answer)
+                    return
                 try:
-                    if isinstance(answer, MCPError):
-                        raise answer
                     await engine.answer(task.id, task.owner, {key: answer}, is_final=True)
                 except InvalidAnswer as error:
                     await self._fail(task, key, MCPError(INVALID_PARAMS, str(error)))
-                except MCPError as error:
-                    await self._fail(task, key, error)
         except CoatcheckError as error:
             logger.error("Cannot keep an answer to task %s: %s", task.id, error)
             self._desk.answered.discard(key)

@@ -6,6 +6,7 @@ import asyncio
 import math
 
 from coatcheck.engine import Engine
+from coatcheck.server.failures import Stopping
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.waiting.crowd import Crowds
 from coatcheck.server.waiting.errands import Errands
@@ -16,10 +17,6 @@ from coatcheck.server.waiting.relay import Relays
 from coatcheck.task import Task
 
 _LONG_POLL_SECONDS = 3600.0
-
-
-class Stopping(Exception):
-    """The server stops; the task goes on in another process, or in the next."""
 
 
 class Vigils:

@@ -1,15 +1,20 @@
-"""Where a listing goes on: opaque to clients, and of use only to the one who got it."""
+"""A caller's tasks, page by page. Where it goes on is opaque to clients, and of use only to the one who got it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
+from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument
-from coatcheck.task import Position
+from coatcheck.task import Position, Task
+
+_PAGE = 50
+_BAD = "Invalid cursor; list from the beginning, without one"
 
 
 class _Cursor(msgspec.Struct, array_like=True):
@@ -19,6 +24,18 @@ class _Cursor(msgspec.Struct, array_like=True):
 
 
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
+
+
+async def page(engine: Engine, owner: str | None, cursor: str | None) -> tuple[Sequence[Task], str | None]:
+    """Return tasks of an owner, newest first, and where to go on if there are more.
+
+    Raises:
+        InvalidArgument: The cursor is damaged, or was given to someone else.
+    """
+    after = None if cursor is None else read_cursor(cursor, owner)
+    found = await engine.list(owner, after=after, limit=_PAGE + 1)
+    tasks = found[:_PAGE]
+    return tasks, write_cursor(tasks[-1].position, owner) if len(found) > _PAGE else None
 
 
 def write_cursor(position: Position, owner: str | None) -> str:
@@ -43,9 +60,6 @@ def read_cursor(cursor: str, owner: str | None) -> Position:
     if cursor != write_cursor(position, owner):  # of two ways to write the same, one is not ours
         raise InvalidArgument(_BAD)
     return position
-
-
-_BAD = "Invalid cursor; list from the beginning, without one"
 
 
 def _seal(position: Position, owner: str | None) -> bytes:
