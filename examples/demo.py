@@ -1,6 +1,6 @@
 """Watch a task outlive its server: a real server process, a real client, and a SIGKILL in between.
 
-The server is `examples/server.py`, the client `examples/client.py`; this program starts, looks on, and kills.
+The server is `examples/server.py`, the client `coatcheck.Client`; this program starts, looks on, and kills.
 """
 
 import asyncio
@@ -9,19 +9,17 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from client import Task, TasksClient, Ticket, Watch, cancel, collect
-from httpx2 import TransportError
-from mcp import Client, MCPError
 from mcp.client import ClientRequestContext
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+from mcp_types import ElicitRequestParams, ElicitResult
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from coatcheck import Client, Snapshot
+from coatcheck.errors import TaskCancelled
 
 SERVER = Path(__file__).with_name("server.py")
 CITIES = ["Accra", "Bergen", "Cusco", "Delhi", "Edmonton", "Fez"]
@@ -68,14 +66,6 @@ class Server:
             self.log.append(line.decode().strip())
 
 
-@asynccontextmanager
-async def connected(server: Server, watch: Watch = lambda task: None) -> AsyncGenerator[Client]:
-    async with Client(
-        server.url, mode="2026-07-28", extensions=[TasksClient(watch)], elicitation_callback=approve
-    ) as client:
-        yield client
-
-
 async def approve(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
     say(f"[yellow]the server asks[/]  {params.message}")
     say("[yellow]we answer[/]        yes, all tests are green")
@@ -97,77 +87,58 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
-    def show(self, task: Task) -> int:
-        """Show how far the task is, and return it. This generation of tasks has its progress in the message."""
-        found = re.search(r"\((\d+) of (\d+)\)", task.status_message)
-        done, total = (int(found[1]), int(found[2])) if found else (0, None)
-        if task.status == "completed":
-            self._progress.update(self._line, completed=1, total=1, description=task.status_message)
+    def show(self, task: Snapshot) -> int:
+        """Show how far the task is, and return it."""
+        done, total = (int(task.progress.done), task.progress.total) if task.progress else (0, None)
+        if task.is_terminal:
+            self._progress.update(self._line, completed=1, total=1, description=task.message or "")
         elif total:
-            self._progress.update(self._line, completed=done, total=total, description=task.status_message)
+            self._progress.update(self._line, completed=done, total=total, description=task.message or "")
         return done
 
 
-async def progress(server: Server) -> None:
+async def progress(client: Client) -> None:
     title("1", "A tool that takes its time is a task; whoever waits sees how far it is")
     with Bar() as bar:
-        async with connected(server, bar.show) as client:
-            result = await client.call_tool("report", {"pages": 5})
-    say(f"result: {text(result)}")
-    expect(text(result) == "A report of 5 pages")
+        result = await client.call("report", {"pages": 5}, on_change=bar.show)
+    say(f"result: {result.data}")
+    expect(result.data == "A report of 5 pages")
 
 
-async def question(server: Server) -> None:
+async def question(client: Client) -> None:
     title("2", "A tool may ask; the question waits with the task, for days if need be")
-    async with connected(server) as client:
-        result = await client.call_tool("deploy", {"version": "2.1"})
-    say(f"result: {text(result)}")
-    expect(text(result) == "2.1 is live: all tests are green")
+    result = await client.call("deploy", {"version": "2.1"})
+    say(f"result: {result.data}")
+    expect(result.data == "2.1 is live: all tests are green")
 
 
-async def cancelling(server: Server) -> None:
+async def cancelling(client: Client) -> None:
     title("3", "A task can be cancelled")
-    async with connected(server) as client:
-        ticket = await hand_in(client, "primes", {"below": 1_000_000_000})
-        await cancel(client.session, ticket)
-        try:
-            await collect(client.session, ticket)
-        except MCPError as error:
-            say(f"result: none. {error.message}")
-            expect(error.message == "Cancelled by its caller")
-        else:
-            expect(False)
-
-
-async def survival(server: Server, first: int) -> None:
-    title("4", "A task outlives its server")
-    async with connected(server) as client:
-        ticket = await hand_in(client, "measure", {"cities": CITIES})
-    await kill_half_way(server, ticket)
-    say(f"[red]kill -9 {first}[/]     the server is gone in the middle of the work")
-    second = await server.start()
-    say(f"[green]coatcheck serve[/]  process {second} on the same store; the client has nothing but the ticket")
-    with Bar() as bar:
-        async with connected(server) as client:
-            result = await collect(client.session, ticket, bar.show)
-    conclude(text(result), server.log, first, second)
-
-
-async def kill_half_way(server: Server, ticket: str) -> None:
-    is_cut_off = False
+    handle = await client.start("primes", {"below": 1_000_000_000})
+    say(f"ticket: {handle.id}")
+    await handle.cancel()
     try:
-        with Bar() as bar:
+        await handle
+    except TaskCancelled as error:
+        say(f"result: none. {error}")
+    else:
+        expect(False)
 
-            def watch(task: Task) -> None:
-                if bar.show(task) >= len(CITIES) // 2:
-                    server.kill()
 
-            async with connected(server) as client:
-                await collect(client.session, ticket, watch)
-    except* (TransportError, MCPError):
-        is_cut_off = True
-    await server.ended()
-    expect(is_cut_off)
+async def survival(client: Client, server: Server, first: int) -> None:
+    title("4", "A task outlives its server, and whoever waits for it does not notice")
+    handle = await client.start("measure", {"cities": CITIES})
+    say(f"ticket: {handle.id}")
+    second = 0
+    with Bar() as bar:
+        async for task in handle.events():
+            if bar.show(task) >= len(CITIES) // 2 and not second:
+                server.kill()
+                await server.ended()
+                say(f"[red]kill -9 {first}[/]     the server is gone in the middle of the work")
+                second = await server.start()
+                say(f"[green]coatcheck serve[/]  process {second} on the same store; the client goes on waiting")
+    conclude((await handle).data, server.log, first, second)
 
 
 def conclude(rows: list[dict[str, Any]], log: list[str], first: int, second: int) -> None:
@@ -179,19 +150,6 @@ def conclude(rows: list[dict[str, Any]], log: list[str], first: int, second: int
     expect({row["process"] for row in rows} == {first, second})
     expect(times == Counter(CITIES))
     say("[bold green]No step was done twice, none was lost.[/]")
-
-
-async def hand_in(client: Client, tool: str, arguments: dict[str, Any]) -> str:
-    """Call a tool and return the ticket, instead of waiting for the result."""
-    ticket = await client.session.call_tool(tool, arguments, allow_claimed=True)
-    assert isinstance(ticket, Ticket)
-    say(f"ticket: {ticket.task_id}")
-    return ticket.task_id
-
-
-def text(result: CallToolResult) -> Any:
-    content: dict[str, Any] = result.structured_content or {}
-    return content.get("result")
 
 
 def title(number: str, sentence: str) -> None:
@@ -216,10 +174,11 @@ async def demo(folder: Path) -> None:
         async with asyncio.timeout(60):
             pid = await server.start()
             title("", f"[green]coatcheck serve examples/server.py:server[/]  process {pid}, at {server.url}")
-            await progress(server)
-            await question(server)
-            await cancelling(server)
-            await survival(server, first=pid)
+            async with Client(server.url, elicitation_callback=approve, ledger=folder / "ledger") as client:
+                await progress(client)
+                await question(client)
+                await cancelling(client)
+                await survival(client, server, first=pid)
     finally:
         server.kill()
         await server.ended()

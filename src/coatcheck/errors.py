@@ -1,5 +1,7 @@
 """Everything that can be refused. Wire error codes live in the dialects, not here."""
 
+from collections.abc import Mapping, Sequence
+
 _LONGEST_REASON = 300
 
 
@@ -74,11 +76,15 @@ class NotAnswered(CoatcheckError):
 
 
 class ToolFailed(CoatcheckError):
-    """Raised by a tool to end its task as failed, with an error code and data of its own."""
+    """Raised by a tool to end its task as failed, with an error code and data of its own.
 
-    def __init__(self, message: str, code: int | None = None, data: object = None) -> None:
+    And by a client, where a call has ended so. `result`: what the tool had to say, if it was not an error of the
+    protocol.
+    """
+
+    def __init__(self, message: str, code: int | None = None, data: object = None, result: object = None) -> None:
         super().__init__(message)
-        self.message, self.code, self.data = message, code, data
+        self.message, self.code, self.data, self.result = message, code, data, result
 
 
 class StoreError(CoatcheckError):
@@ -99,3 +105,82 @@ class StoreUnusable(StoreError):
 
 class KeyRefused(StoreError):
     """The encryption key is missing, malformed, or not the one the data was sealed with."""
+
+
+# Towards servers, as their client
+
+
+class CannotConnect(CoatcheckError):
+    """There is no MCP server to be had where one was looked for, or no longer."""
+
+
+class NotAuthorized(CannotConnect):
+    """The server does not accept the credentials it was given, or wants some."""
+
+    def __init__(self, where: str, status: int) -> None:
+        what = "wants to know who you are" if status == 401 else "does not let you in"
+        super().__init__(f"{where} {what} (HTTP {status}); pass a token that it accepts.")
+        self.status = status
+
+
+class ServerError(CoatcheckError):
+    """The server answered with an error of the protocol."""
+
+    def __init__(self, message: str, code: int, data: object = None) -> None:
+        super().__init__(f"The server answered: {message} ({code})")
+        self.message, self.code, self.data = message, code, data
+
+
+class ProtocolViolation(CoatcheckError):
+    """The server answered with something that cannot be understood as an answer. `result`: what it was, if known."""
+
+    def __init__(self, message: str, result: object = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class UnknownTool(InvalidArgument):
+    """The server has no such tool."""
+
+    def __init__(self, tool: str, known: Sequence[str] = ()) -> None:
+        names = f"; it has {', '.join(sorted(known))}" if known else ""
+        super().__init__(f"The server has no tool {tool!r}{names}.")
+        self.tool = tool
+
+
+class Interrupted(CoatcheckError):
+    """The connection was lost during a call that is no task: nobody can tell whether it was carried out."""
+
+    def __init__(self, tool: str, reason: str) -> None:
+        super().__init__(
+            f"The connection was lost while {tool!r} was called ({reason}), and the server keeps no tasks that could "
+            "tell whether it was carried out; look before you call it again."
+        )
+        self.tool = tool
+
+
+class TaskCancelled(CoatcheckError):
+    """The task was cancelled, so there is no result."""
+
+    def __init__(self, task_id: str, message: str | None = None) -> None:
+        super().__init__(f"Task {task_id} was cancelled{f': {message}' if message else ''}")
+        self.task_id = task_id
+
+
+class TaskLost(CoatcheckError):
+    """The server does not have the task any more, so its result cannot be had."""
+
+    def __init__(self, task_id: str, reason: str) -> None:
+        super().__init__(f"Task {task_id} is lost: {reason}")
+        self.task_id = task_id
+
+
+class InputRequired(CoatcheckError):
+    """The task asks something that nobody here can answer. It waits."""
+
+    def __init__(self, task_id: str, questions: Mapping[str, object]) -> None:
+        super().__init__(
+            f"Task {task_id} asks {len(questions)} question{'' if len(questions) == 1 else 's'} "
+            f"({', '.join(sorted(questions))}) and waits; answer it, or give the client a callback that does."
+        )
+        self.task_id, self.questions = task_id, questions

@@ -21,7 +21,8 @@ class Ids:
 
     def new(self) -> str:
         if self._next == len(self._secrets):
-            self._prefix, self._secrets, self._next = _random(3), _random(_RUN * _BYTES), 0
+            # One that begins with a dash would be taken for an option on a command line.
+            self._prefix, self._secrets, self._next = _random(3).replace("-", "_"), _random(_RUN * _BYTES), 0
         start = self._next
         self._next = end = start + _LETTERS
         return self._prefix + self._secrets[start:end]

@@ -9,10 +9,10 @@ from typing import Any
 
 import mcp_types as types
 import psutil
-from examples.client import TasksClient, Ticket
 from mcp import Client
 from mcp.client import NotificationBinding
 
+from tests.cli.sdk_client import TasksClient, Ticket
 from tests.cli.serving import PATIENCE, Served
 
 

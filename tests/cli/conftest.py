@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.caller import Caller, serving
 from tests.cli.serving import Serving
 
 
@@ -15,3 +16,15 @@ async def serve(tmp_path: Path) -> AsyncGenerator[Serving]:
     serving = Serving(tmp_path)
     yield serving
     await serving.clean_up()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """A server with the tools of `tests/terminal/app.py`, shared by the tests of a module."""
+    with serving(tmp_path_factory.mktemp("served")) as where:
+        yield where
+
+
+@pytest.fixture
+def coatcheck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Caller:
+    return Caller(tmp_path, monkeypatch, capfd)

@@ -8,10 +8,10 @@ import signal
 
 import psutil
 import pytest
-from examples.client import Task, TasksClient, collect
 
 import coatcheck
 from tests.cli.clients import call, connected, hand_in, value, workers_of
+from tests.cli.sdk_client import Task, TasksClient, collect
 from tests.cli.serving import PATIENCE, Serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

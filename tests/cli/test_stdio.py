@@ -8,10 +8,10 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
-from examples.client import TasksClient, Ticket, collect
 from mcp import Client, StdioServerParameters
 
 from tests.cli.clients import value
+from tests.cli.sdk_client import TasksClient, Ticket, collect
 from tests.cli.serving import APP, COMMAND, PATIENCE, ROOT, environment
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

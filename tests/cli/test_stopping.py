@@ -7,12 +7,12 @@ import signal
 from contextlib import suppress
 
 import pytest
-from examples.client import collect
 from mcp import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from tests.cli.app import HOLDING
 from tests.cli.clients import Listener, connected, hand_in, listening, value, workers_of
+from tests.cli.sdk_client import collect
 from tests.cli.serving import PATIENCE, Served, Serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -16,6 +16,7 @@ from coatcheck.task import Failure, InputRequest, Lease, Progress, Status, Task
 from coatcheck.testing.builders import NOW, a_task
 from tests.requirements.marks import requirement
 
+PROGRESS = "coatcheck/progress"
 RESULT = {"content": [{"type": "text", "text": "caf\u00e9"}], "isError": False}
 QUESTION: dict[str, Any] = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -173,9 +174,30 @@ def test_progress_is_told_in_the_status_message(message: str | None, progress: P
     assert wire(write_task(a_row(status_message=message, progress=progress)))["statusMessage"] == said
 
 
+@requirement("R-19")
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (Progress(done=2, total=5), {"progress": 2, "total": 5}),
+        (Progress(done=0.5, total=None), {"progress": 0.5}),
+        (Progress(done=0, total=0), {"progress": 0, "total": 0}),
+    ],
+)
+def test_progress_is_told_in_numbers_beside_what_else_there_is(progress: Progress, said: dict[str, Any]) -> None:
+    row = a_row(progress=progress)
+    assert wire(write_task(row))["_meta"] == {PROGRESS: said}
+    for written in (write_task(row, {"k": 1}), write_notification(row, {"k": 1})):
+        assert wire(written)["_meta"] == {"k": 1, PROGRESS: said}
+
+
+@requirement("R-19")
+def test_progress_in_numbers_is_not_in_creations() -> None:
+    assert "_meta" not in wire(write_created(a_row(progress=Progress(done=1, total=2))))
+
+
 def test_a_finished_task_does_not_tell_how_far_it_was() -> None:
     row = msgspec.structs.replace(ROWS["completed"], progress=Progress(done=1, total=2))
-    assert "statusMessage" not in wire(write_task(row))
+    assert not {"statusMessage", "_meta"} & wire(write_task(row)).keys()
 
 
 @requirement("R-29")

@@ -28,6 +28,7 @@ from tests.matrix.table import (
 
 RELATED = "io.modelcontextprotocol/related-task"
 IMMEDIATE = "io.modelcontextprotocol/model-immediate-response"
+INPUT_KEY = "coatcheck/inputKey"
 TERMINAL = {"completed", "failed", "cancelled"}
 TTL = 1_800_000
 """Milliseconds. A lifetime becomes longer while a question is open, and if it would be over soon after the end."""
@@ -153,7 +154,8 @@ def _check_questions(cell: Cell, peer: Peer, collecting: Pending, task_id: str) 
         assert asked == []
         return
     (question,) = asked
-    assert question.params == {**cell.question, "_meta": {RELATED: {"taskId": task_id}}}
+    meta = {RELATED: {"taskId": task_id}, INPUT_KEY: question.params["_meta"][INPUT_KEY]}
+    assert question.params == {**cell.question, "_meta": meta}
     assert question.stream == _stream(cell, collecting)
 
 

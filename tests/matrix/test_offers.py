@@ -15,6 +15,8 @@ pytestmark = pytest.mark.anyio
 
 TICKET_TOOLS = {"get_task", "wait_task", "answer_task", "cancel_task", "list_tasks"}
 CAPABILITY: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+HEEDED: Json = {"coatcheck/idempotencyKey": {}}
+"""What a server says beside its tasks, under `experimental`."""
 
 CASES = [
     pytest.param(client, transport, id=f"{client.name}-{transport}", marks=[pytest.mark.slow] * (transport == "stdio"))
@@ -34,7 +36,9 @@ async def test_a_client_is_told_of_tasks_in_the_words_of_its_version(
         assert "tasks" not in told
     else:
         told = peer.greeting["capabilities"]
-        assert told.get("tasks") == (CAPABILITY if client.name == "2025-11-25" else None)
+        has_tasks = client.name == "2025-11-25"
+        assert told.get("tasks") == (CAPABILITY if has_tasks else None)
+        assert told.get("experimental", {}) == (HEEDED if has_tasks else {})
         assert EXTENSION not in told.get("extensions", {})
 
 
@@ -55,6 +59,8 @@ async def test_a_client_is_shown_the_tools_it_can_use(client: Client, transport:
             expected = dict(alone[name])
             if client.name == "2025-11-25" and mode != "forbidden":
                 expected["execution"] = {"taskSupport": mode}
+            if client.is_modern:
+                expected["_meta"] = {"coatcheck/taskSupport": mode}
             if mode == "optional" and not knows_tasks and "outputSchema" in expected:
                 assert _is_widened(shown[name].pop("outputSchema"), expected.pop("outputSchema"))
             assert shown[name] == expected

@@ -168,7 +168,7 @@ RESOLUTIONS = (
     _must(
         "R-18", "notifications/tasks only for ids that were accepted; notifications/tasks/status to whoever made it."
     ),
-    _must("R-19", "Progress is told in statusMessage, in 2025-11-25 also in notifications/progress."),
+    _must("R-19", "Progress is told in statusMessage and in _meta, in 2025-11-25 also in notifications/progress."),
     _must("R-20", "Input is asked through inputRequests, or on the stream of tasks/result; the question is the same."),
     _elsewhere("R-21", "MAY", "Input for the host program goes through a local API.", "It is not on the wire."),
     _must("R-22", "Prompts and resources are never tasks."),
@@ -319,6 +319,7 @@ CORE = (
 
 BEYOND = (
     _must("X-01", "Both generations share tasks: made over one, seen and answered over the other, in its words."),
+    _must("X-08", "A repeat under the same key by the same owner is the same task; of another call, it is refused."),
     _must("X-11", "Quick work is answered directly; slow work is a task to who can, and a ticket to others."),
     _must("X-12", "Clients without tasks have tools in their place, and others do not see them."),
     _must("X-13", "Who waits for slow work is given signs of life."),

@@ -13,10 +13,10 @@ from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, Field
 
-from coatcheck.server import TaskServer
+from coatcheck.server import TaskPolicy, TaskServer
 from tests.requirements.marks import requirement
 from tests.server.conftest import Connect
-from tests.server.wire import ABLE, EXTENSION, OverHTTP, WithSDK, in_memory, message, over_http
+from tests.server.wire import ABLE, EXTENSION, TASK_SUPPORT, OverHTTP, WithSDK, in_memory, message, over_http
 
 pytestmark = pytest.mark.anyio
 
@@ -204,6 +204,50 @@ async def test_tools_do_not_tell_of_tasks_in_a_way_of_their_own(server: TaskServ
         body = caller.message("tools/list", {})
         tools = (await caller.post(body)).message()["result"]["tools"]
     assert all(not {"execution", "taskSupport", "task"} & tool.keys() for tool in tools)
+
+
+async def _shown(server: TaskServer) -> dict[str, Any]:
+    """Return the tools as they are listed, by name."""
+    async with over_http(server) as caller:
+        listed = await caller.request("tools/list", {})
+    return {tool["name"]: tool for tool in listed["tools"]}
+
+
+@requirement("R-08")
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (None, "forbidden"),
+        (False, "forbidden"),
+        (True, "optional"),
+        ("required", "required"),
+        (TaskPolicy("required", fallback=True), "required"),
+    ],
+    ids=str,
+)
+async def test_tools_say_in_their_meta_whether_they_may_be_tasks(server: TaskServer, wish: Any, said: str) -> None:
+    @server.tool(task=wish)
+    async def tool() -> None: ...
+
+    assert (await _shown(server))["tool"]["_meta"] == {TASK_SUPPORT: said}
+
+
+@requirement("R-08")
+async def test_what_a_tool_has_in_its_meta_stays(server: TaskServer) -> None:
+    @server.tool(task=True, meta={"com.example/cost": 7})
+    async def tool() -> None: ...
+
+    assert (await _shown(server))["tool"]["_meta"] == {"com.example/cost": 7, TASK_SUPPORT: "optional"}
+
+
+@requirement("R-08")
+async def test_where_no_tool_may_be_a_task_none_says_so() -> None:
+    server = TaskServer("test", store="memory://")
+
+    @server.tool()
+    async def tool() -> None: ...
+
+    assert "_meta" not in (await _shown(server))["tool"]
 
 
 # What is refused before there is a task

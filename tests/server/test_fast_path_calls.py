@@ -17,7 +17,7 @@ from coatcheck.server import TaskPolicy, TaskServer
 from tests.requirements.marks import requirement
 from tests.server.asgi import Answer, running
 from tests.server.conftest import Watching
-from tests.server.wire import EXTENSION, TASKS, OverHTTP, headers, leaving_nothing, message
+from tests.server.wire import EXTENSION, IDEMPOTENCY_KEY, TASKS, OverHTTP, headers, leaving_nothing, message
 
 pytestmark = pytest.mark.anyio
 
@@ -225,6 +225,7 @@ META_CHANGES: dict[str, dict[str, Any]] = {
     "roots misshapen": {f"{META}clientCapabilities": {**TASKS, "roots": 7}},
     "another version": {f"{META}protocolVersion": "2025-11-25"},
     "null trace": {"io.example/trace": None},
+    "idempotency key misshapen": {IDEMPOTENCY_KEY: 7},
 }
 
 

@@ -18,7 +18,7 @@ from coatcheck import StoreError
 from coatcheck.server import TaskContext, TaskServer
 from tests.requirements.marks import requirement
 from tests.server.asgi import Exchange, running
-from tests.server.wire import ABLE, EXTENSION, PATIENCE, VERSION, OverHTTP, over_http
+from tests.server.wire import ABLE, EXTENSION, PATIENCE, PROGRESS, VERSION, OverHTTP, over_http
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +90,28 @@ async def test_every_change_is_told_as_a_poll_would_tell_it(server: TaskServer, 
     assert told == polled
     assert [task.get("statusMessage", task["status"]) for task in told] == ["working", "one", "two", "two"]
     assert told[-1]["result"]["content"][0]["text"] == "done"
+
+
+@requirement("R-19", "S-056")
+async def test_progress_is_told_in_numbers_beside_the_subscription(server: TaskServer) -> None:
+    go_on = asyncio.Event()
+
+    @server.tool(task=True)
+    async def copy(ctx: Context, task: TaskContext) -> None:
+        await go_on.wait()
+        await ctx.report_progress(1, 2)
+        await task.flush()
+        await asyncio.Event().wait()
+
+    async with over_http(server) as caller:
+        task_id = await caller.hand_in("copy")
+        async with caller.listening(task_id) as stream:
+            await _acknowledged(stream)
+            new = (await stream.message())["params"]["_meta"]
+            go_on.set()
+            changed = (await stream.message())["params"]["_meta"]
+    assert new.keys() == {SUBSCRIPTION}
+    assert changed == {**new, PROGRESS: {"progress": 1, "total": 2}}
 
 
 async def _told(stream: Exchange) -> dict[str, Any]:

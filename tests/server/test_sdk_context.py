@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from coatcheck.server import TaskServer
 from tests.requirements.marks import requirement
 from tests.server.conftest import Connect
-from tests.server.wire import TASKS, in_memory, over_http
+from tests.server.wire import PROGRESS, TASKS, in_memory, over_http
 
 pytestmark = pytest.mark.anyio
 
@@ -159,6 +159,39 @@ async def test_progress_is_told_in_the_status_message(server: TaskServer, connec
         go_on.set()
     assert polled["statusMessage"] == "Copying (1 of 4)"
     assert polled["lastUpdatedAt"] > created["lastUpdatedAt"]
+
+
+@requirement("R-19")
+@pytest.mark.parametrize(("total", "said"), [(4, {"progress": 1, "total": 4}), (None, {"progress": 1})])
+async def test_progress_is_told_in_numbers_until_the_end(
+    server: TaskServer, connect: Connect, total: float | None, said: dict[str, Any]
+) -> None:
+    told, go_on = asyncio.Event(), asyncio.Event()
+
+    @server.tool(task=True)
+    async def slow(ctx: Context) -> None:
+        await ctx.report_progress(1, total)
+        told.set()
+        await go_on.wait()
+
+    async with connect(server) as caller:
+        task_id = await caller.hand_in("slow")
+        await told.wait()
+        polled = await caller.get(task_id)
+        go_on.set()
+        done = await caller.finished(task_id)
+    assert polled["_meta"][PROGRESS] == said
+    assert PROGRESS not in done["_meta"]
+
+
+async def test_work_that_tells_no_progress_has_none_in_numbers(server: TaskServer, connect: Connect) -> None:
+    @server.tool(task=True)
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async with connect(server) as caller:
+        polled = await caller.get(await caller.hand_in("endless"))
+    assert PROGRESS not in polled["_meta"]
 
 
 @requirement("R-19")

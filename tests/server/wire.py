@@ -23,6 +23,8 @@ from tests.server.asgi import Answer, Exchange, exchange, running
 
 VERSION = "2026-07-28"
 EXTENSION = "io.modelcontextprotocol/tasks"
+IDEMPOTENCY_KEY, PROGRESS = "coatcheck/idempotencyKey", "coatcheck/progress"
+TASK_SUPPORT = "coatcheck/taskSupport"
 TASKS: dict[str, Any] = {"extensions": {EXTENSION: {}}}
 """The capabilities of a client that knows tasks."""
 ABLE: dict[str, Any] = {**TASKS, "elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}

@@ -49,6 +49,7 @@ async def test_a_server_of_which_no_tool_may_be_a_task_declares_none(transport: 
     async with served(server, transport) as place:
         caller = await place.connect(transport)
         assert declared(caller) is None
+        assert "coatcheck" not in str(caller.greeting["capabilities"])
         assert "execution" not in (await caller.tools())["plain"]
 
 
@@ -120,6 +121,11 @@ async def test_a_connection_that_is_the_only_one_has_a_list_even_if_sessions_do_
 @requirement("F-008", "E-058")
 async def test_the_extension_of_the_next_version_is_not_declared_in_this_one(caller: Talk) -> None:
     assert not caller.greeting["capabilities"].get("extensions")
+
+
+@requirement("X-08")
+async def test_that_keys_are_heeded_is_declared_where_there_is_room_for_it(caller: Talk) -> None:
+    assert caller.greeting["capabilities"]["experimental"] == {"coatcheck/idempotencyKey": {}}
 
 
 # The tools
@@ -198,6 +204,7 @@ async def test_an_older_client_sees_no_trace_of_tasks(bench: Bench, transport: T
         caller = await place.connect(transport, version=version, capabilities={**ASKABLE, "tasks": {}})
         assert caller.greeting["protocolVersion"] == version
         assert declared(caller) is None
+        assert "coatcheck" not in str(caller.greeting["capabilities"])
         assert [name for name, tool in (await caller.tools()).items() if "execution" in tool] == []
 
 

@@ -9,7 +9,20 @@ import pytest
 from tests.matrix.peers import Heard, Pending
 from tests.requirements.marks import requirement
 from tests.v2025.bench import ANN, DECLINE, ROOTS, SAID, Bench
-from tests.v2025.wire import ASKABLE, NEW, OLD, WITH_TASKS, OverHTTP, Place, Talk, Transport, related, served, text_of
+from tests.v2025.wire import (
+    ASKABLE,
+    NEW,
+    OLD,
+    WITH_TASKS,
+    OverHTTP,
+    Place,
+    Talk,
+    Transport,
+    meta_of,
+    related,
+    served,
+    text_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +74,7 @@ async def test_a_client_that_declared_it_is_given_a_question_as_a_task(bench: Be
         ttl = (await caller.get(task_id))["ttl"]
     assert question.method == "elicitation/create"
     assert question.params["task"] == {"ttl": ttl}
-    assert question.params["_meta"] == related(task_id)
+    assert question.params["_meta"] == meta_of(question, task_id)
     assert question.params["message"] == "Who?"
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.matrix.peers import PATIENCE
 from tests.requirements.marks import requirement
 from tests.v2025.bench import ANN, Bench, guarded
-from tests.v2025.wire import NEW, RELATED, WITH_TASKS, Talk, related, served, text_of
+from tests.v2025.wire import INPUT_KEY, NEW, RELATED, WITH_TASKS, Talk, meta_of, related, served, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -166,10 +166,22 @@ async def test_a_question_of_the_newer_generation_is_put_to_the_older(bench: Ben
         task_id = await made_newer(newer, "ask")
         collecting = older.collecting(task_id)
         question = await older.question()
-        assert question.params["_meta"] == related(task_id)
+        assert question.params["_meta"] == meta_of(question, task_id)
         await older.reply(question, ANN)
         await collecting.answer()
         assert (await newer.get(task_id))["result"]["content"][0]["text"] == "Ann"
+
+
+@requirement("X-01", "R-20")
+@pytest.mark.parametrize("where", WHERE)
+async def test_a_question_has_one_name_in_both(bench: Bench, where: str) -> None:
+    async with both(bench, where) as (older, newer):
+        task_id = await older.hand_in("ask")
+        collecting = older.collecting(task_id)
+        question = await older.question()
+        assert [*(await newer.get(task_id))["inputRequests"]] == [question.params["_meta"][INPUT_KEY]]
+        await older.reply(question, ANN)
+        await collecting.answer()
 
 
 @requirement("X-01", "R-05")

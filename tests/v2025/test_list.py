@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
 from coatcheck import Policy
+from coatcheck.server import TaskContext
+from tests.matrix.peers import PATIENCE
 from tests.requirements.marks import requirement
 from tests.v2025.bench import Bench, guarded
 from tests.v2025.wire import Place, Talk, served
@@ -46,6 +49,22 @@ async def test_tasks_are_listed_newest_first_as_a_look_shows_them(caller: Talk) 
     listed = await caller.ask("tasks/list")
     assert listed == {"tasks": [await caller.get(task_id) for task_id in ids]}
     assert [task["status"] for task in listed["tasks"]] == ["working", "failed"]
+
+
+@requirement("R-19", "F-031")
+async def test_progress_is_listed_in_words_only(memory: Talk, bench: Bench) -> None:
+    @bench.server.tool(task=True)
+    async def copy(task: TaskContext) -> None:
+        await task.progress(2, 5)
+        bench.begun.set()
+        await bench.go.wait()
+
+    await memory.hand_in("copy")
+    await asyncio.wait_for(bench.begun.wait(), PATIENCE)
+    (listed,) = (await memory.ask("tasks/list"))["tasks"]
+    assert listed["statusMessage"] == "2 of 5"
+    assert "_meta" not in listed
+    bench.go.set()
 
 
 @requirement("F-031")

@@ -15,7 +15,7 @@ from tests.matrix.peers import PATIENCE
 from tests.requirements.marks import requirement
 from tests.server import programs
 from tests.v2025.bench import ANN, Bench, guarded
-from tests.v2025.wire import OverHTTP, Talk, on_stdio, related, served, text_of
+from tests.v2025.wire import OverHTTP, Talk, meta_of, on_stdio, related, served, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -121,7 +121,7 @@ async def test_a_question_is_answered_in_another_process(elsewhere: Talk, here: 
     task_id = await elsewhere.hand_in("ask")
     collecting = here.collecting(task_id)
     question = await here.question()
-    assert question.params["_meta"] == related(task_id)
+    assert question.params["_meta"] == meta_of(question, task_id)
     await here.reply(question, ANN)
     assert text_of((await collecting.answer())["result"]) == "Ann"
     assert (await elsewhere.get(task_id))["status"] == "completed"

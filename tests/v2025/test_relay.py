@@ -10,7 +10,7 @@ from coatcheck.server import TaskContext
 from tests.matrix.peers import Heard, Pending
 from tests.requirements.marks import requirement
 from tests.v2025.bench import ANN, DECLINE, ROOTS, SAID, Bench
-from tests.v2025.wire import STATUS, Talk, Transport, related, served, text_of
+from tests.v2025.wire import INPUT_KEY, STATUS, Talk, Transport, meta_of, related, served, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_a_question_is_put_to_who_waits_and_the_answer_goes_to_the_task(
 ) -> None:
     task_id, collecting, question = await asked(caller, "ask")
     assert question.method == "elicitation/create"
-    assert question.params == {**WHO, "_meta": related(task_id)}
+    assert question.params == {**WHO, "_meta": meta_of(question, task_id)}
     assert question.stream == on_its_stream(transport, collecting)
     assert (await caller.get(task_id))["status"] == "input_required"
     await caller.reply(question, ANN)
@@ -73,7 +73,7 @@ async def test_a_person_may_be_sent_to_a_url(caller: Talk, transport: Transport)
         "message": "Sign in",
         "url": "https://example.com/sign-in",
         "elicitationId": "e-1",
-        "_meta": related(task_id),
+        "_meta": meta_of(question, task_id),
     }
     assert question.stream == on_its_stream(transport, collecting)
     await caller.reply(question, {"action": "accept"})
@@ -87,7 +87,7 @@ async def test_a_model_may_be_asked(caller: Talk, transport: Transport) -> None:
     assert question.params == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
         "maxTokens": 9,
-        "_meta": related(task_id),
+        "_meta": meta_of(question, task_id),
     }
     assert question.stream == on_its_stream(transport, collecting)
     await caller.reply(question, SAID)
@@ -97,10 +97,34 @@ async def test_a_model_may_be_asked(caller: Talk, transport: Transport) -> None:
 @requirement("E-026", "G-007")
 async def test_roots_may_be_asked_for(caller: Talk, transport: Transport) -> None:
     task_id, collecting, question = await asked(caller, "look_around")
-    assert (question.method, question.params) == ("roots/list", {"_meta": related(task_id)})
+    assert (question.method, question.params) == ("roots/list", {"_meta": meta_of(question, task_id)})
     assert question.stream == on_its_stream(transport, collecting)
     await caller.reply(question, ROOTS)
     assert await said(collecting) == "file:///a"
+
+
+# Its name in the task
+
+
+@requirement("R-20", "S-037")
+async def test_every_question_has_a_name_of_its_own(memory: Talk) -> None:
+    _, collecting, one = await asked(memory, "ask_both")
+    other = await memory.question()
+    assert one.params["_meta"][INPUT_KEY] != other.params["_meta"][INPUT_KEY]
+    for question in (one, other):
+        await memory.reply(question, DECLINE)
+    await collecting.answer()
+
+
+@requirement("R-20")
+async def test_a_question_that_is_asked_again_has_the_same_name(memory: Talk) -> None:
+    task_id, collecting, question = await asked(memory, "ask")
+    await collecting.cancel()
+    again = memory.collecting(task_id)
+    repeated = await memory.question()
+    assert repeated.params == question.params
+    await memory.reply(repeated, ANN)
+    assert await said(again) == "Ann"
 
 
 # Several of them

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import Elicit, Resolve, Sample
 from coatcheck.server import TaskServer
 from tests.requirements.marks import requirement
 from tests.v2025.bench import DECLINE, SAID, Name
-from tests.v2025.wire import NEW, WITH_TASKS, Talk, Transport, related, served, text_of
+from tests.v2025.wire import NEW, WITH_TASKS, Talk, Transport, meta_of, related, served, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_what_a_parameter_asks_is_asked_once_in_the_task(server: TaskServe
         assert questions(caller) == [], "there is nobody to ask before somebody waits"
         collecting = caller.collecting(task_id)
         question = await caller.question()
-        assert question.params["_meta"] == related(task_id)
+        assert question.params["_meta"] == meta_of(question, task_id)
         await caller.reply(question, accept("Ann"))
         assert text_of((await collecting.answer())["result"]) == "Hello, Ann!"
         assert questions(caller) == ["Who?"]

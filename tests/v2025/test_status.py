@@ -13,7 +13,7 @@ from coatcheck.server import TaskContext, TaskServer
 from tests.matrix.peers import PATIENCE
 from tests.requirements.marks import requirement
 from tests.v2025.bench import ANN, Asker, Bench
-from tests.v2025.wire import PROGRESS, RELATED, STATUS, Talk, Transport, related, served
+from tests.v2025.wire import PROGRESS, RELATED, STATUS, TOLD_PROGRESS, Talk, Transport, related, served
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +97,28 @@ async def test_what_the_work_says_is_told(caller: Talk, bench: Bench) -> None:
     told = await caller.until(lambda heard: heard.params.get("statusMessage") == "Copying (2 of 5)")
     assert told.params == await caller.get(task_id)
     bench.stopped.set()
+
+
+@requirement("R-19", "E-022")
+async def test_progress_is_told_in_numbers_as_a_look_shows_it(caller: Talk, bench: Bench) -> None:
+    @bench.server.tool(task=True)
+    async def copy(task: TaskContext) -> None:
+        await task.progress(2, 5, "Copying")
+        await task.flush()
+        await bench.go.wait()
+
+    task_id = await caller.hand_in("copy")
+    told = await caller.until(lambda heard: heard.params.get("statusMessage") == "Copying (2 of 5)")
+    assert told.params["_meta"] == {TOLD_PROGRESS: {"progress": 2, "total": 5}}
+    assert told.params == await caller.get(task_id)
+    bench.go.set()
+
+
+@requirement("R-19")
+async def test_a_finished_task_does_not_tell_how_far_it_was(memory: Talk, bench: Bench) -> None:
+    task_id = await reported(memory, bench, [(1, 2)])
+    assert "_meta" not in await memory.told(task_id, "completed")
+    assert "_meta" not in await memory.get(task_id)
 
 
 @requirement("R-26")

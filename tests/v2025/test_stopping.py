@@ -11,7 +11,7 @@ from coatcheck.server import TaskPolicy
 from tests.matrix.peers import PATIENCE
 from tests.requirements.marks import requirement
 from tests.v2025.bench import ANN, Bench, guarded
-from tests.v2025.wire import NOT_FOUND, Talk, related, served, text_of
+from tests.v2025.wire import NOT_FOUND, Talk, meta_of, related, served, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -83,7 +83,7 @@ async def test_a_question_is_asked_by_the_next_server(url: str) -> None:
         assert (await caller.get(task_id))["status"] == "input_required"
         collecting = caller.collecting(task_id)
         question = await caller.question()
-        assert question.params["_meta"] == related(task_id)
+        assert question.params["_meta"] == meta_of(question, task_id)
         await caller.reply(question, ANN)
         assert text_of((await collecting.answer())["result"]) == "Ann"
 

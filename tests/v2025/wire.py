@@ -26,6 +26,7 @@ OLDER, OLD, VERSION, NEW = "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28
 EXTENSION = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
 HINT = "io.modelcontextprotocol/model-immediate-response"
+INPUT_KEY, TOLD_PROGRESS = "coatcheck/inputKey", "coatcheck/progress"
 STATUS, PROGRESS = "notifications/tasks/status", "notifications/progress"
 NOT_FOUND = {"code": -32602, "message": "Failed to retrieve task: Task not found"}
 ASKABLE: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -40,6 +41,11 @@ Transport = Literal["memory", "sse", "json"]
 
 def related(task_id: str) -> Json:
     return {RELATED: {"taskId": task_id}}
+
+
+def meta_of(question: Heard, task_id: str) -> Json:
+    """Return the `_meta` a question of this task should have: whose it is, and whatever name the task gave it."""
+    return {**related(task_id), INPUT_KEY: question.params["_meta"][INPUT_KEY]}
 
 
 def text_of(result: Json) -> str:

@@ -1,4 +1,4 @@
-"""The command line: one module per command, gathered here."""
+"""The command line: one module per command, imported when it is called; what they refuse is told in a sentence."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 import coatcheck
-from coatcheck.cli.serve import serve
-from coatcheck.errors import CoatcheckError
+from coatcheck.cli.commands import Commands
+from coatcheck.cli.failures import report
 
 app = typer.Typer(
     name="coatcheck",
+    cls=Commands,
     help="Durable, pollable tool calls for the Model Context Protocol: hand in a slow call, collect the result later.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+    epilog="Exit codes and more: docs/cli.md. Every command explains itself: coatcheck call --help",
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command()(serve)
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -28,7 +28,7 @@ def _show_version(is_wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -37,9 +37,8 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; what it refuses is told in a sentence, not in a traceback."""
+    """Run the command line, and end with an exit code that says how it went."""
     try:
-        app()
-    except CoatcheckError as error:
-        typer.secho(f"coatcheck: {error}", fg="red", err=True)
-        sys.exit(2)
+        sys.exit(app(args=sys.argv[1:] or ["--help"], prog_name="coatcheck", standalone_mode=False))
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(report(error))

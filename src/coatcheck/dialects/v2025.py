@@ -16,6 +16,7 @@ from coatcheck.dialects.words import (
     lifetime,
     message,
     poll_interval,
+    progress,
     write_error,
 )
 from coatcheck.payload import decode, encode
@@ -49,6 +50,12 @@ def write_task(task: Task) -> dict[str, Any]:
         poll_interval=poll_interval(task),
     )
     return msgspec.to_builtins(wire)
+
+
+def write_seen(task: Task) -> dict[str, Any]:
+    """Return a task as an answer or a notification of its own, which has room for its progress."""
+    meta = progress(task)
+    return {**write_task(task), "_meta": meta} if meta else write_task(task)
 
 
 def write_created(task: Task) -> dict[str, Any]:

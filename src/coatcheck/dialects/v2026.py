@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from coatcheck.dialects.words import WireError, lifetime, message, poll_interval, write_error
+from coatcheck.dialects.words import WireError, lifetime, message, poll_interval, progress, write_error
 from coatcheck.payload import Payload, decode
 from coatcheck.task import NOTHING, InputRequest, Status, Task
 
@@ -49,12 +49,12 @@ def write_created(task: Task, meta: dict[str, Any] | UnsetType = UNSET) -> WireT
 
 def write_task(task: Task, meta: dict[str, Any] | UnsetType = UNSET) -> WireTask:
     """Return what answers a `tasks/get`."""
-    return _write(task, result_type="complete", meta=meta, **_payload(task))
+    return _write(task, result_type="complete", meta=_with_progress(task, meta), **_payload(task))
 
 
 def write_notification(task: Task, meta: dict[str, Any]) -> WireTask:
     """Return the params of a `notifications/tasks`: what `tasks/get` would say, but no result itself."""
-    return _write(task, meta=meta, **_payload(task))
+    return _write(task, meta=_with_progress(task, meta), **_payload(task))
 
 
 def plain(wire: WireTask) -> dict[str, Any]:
@@ -73,6 +73,13 @@ def _write(task: Task, **rest: Any) -> WireTask:
         poll_interval_ms=poll_interval(task),
         **rest,
     )
+
+
+def _with_progress(task: Task, meta: dict[str, Any] | UnsetType) -> dict[str, Any] | UnsetType:
+    more = progress(task)
+    if not more:
+        return meta
+    return more if meta is UNSET else {**meta, **more}
 
 
 def _payload(task: Task) -> dict[str, Any]:

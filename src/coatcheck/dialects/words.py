@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,6 +18,14 @@ REQUEST_CANCELLED = -32800
 NOT_FOUND = "Failed to retrieve task: Task not found"
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 """The key in `_meta` under which a message names the task it belongs to."""
+IDEMPOTENCY_KEY = "coatcheck/idempotencyKey"
+"""The key in `_meta` of a call for what makes repeats of it one; servers say under the same name that they heed it."""
+PROGRESS = "coatcheck/progress"
+"""The key in `_meta` of a task for its progress, which the protocol has no room for in a task."""
+QUESTION_KEY = "coatcheck/inputKey"
+"""The key in `_meta` of a question put to a client for its name in the task, so that it can tell a repeat."""
+TASK_SUPPORT = "coatcheck/taskSupport"
+"""The key in `_meta` of a tool for what 2025-11-25 calls `execution.taskSupport`, and 2026-07-28 does not say."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -46,6 +55,14 @@ def lifetime(task: Task) -> int | None:
 
 def poll_interval(task: Task) -> int:
     return max(milliseconds(task.poll_interval), 1)
+
+
+def progress(task: Task) -> dict[str, Any]:
+    """Return the `_meta` of a task that is under way and tells how far it has got."""
+    if task.progress is None or task.status.is_terminal:
+        return {}
+    done, total = task.progress.done, task.progress.total
+    return {PROGRESS: {"progress": done} if total is None else {"progress": done, "total": total}}
 
 
 def message(task: Task) -> str | None:

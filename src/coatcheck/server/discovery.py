@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
 
-from coatcheck.server.calls.caller import HANDSHAKE, Acquaintances, Caller
+from coatcheck.dialects.words import IDEMPOTENCY_KEY, TASK_SUPPORT
+from coatcheck.server.calls.caller import HANDSHAKE, MODERN, Acquaintances, Caller
 from coatcheck.server.calls.offer import Offer, mode_towards, offer
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.policy import TaskPolicy
@@ -38,7 +39,9 @@ class Discovery:
             declared: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if lists:
                 declared["list"] = {}
-            result["capabilities"] = {**cast("Json", result["capabilities"]), "tasks": declared}
+            capabilities = cast("Json", result["capabilities"])
+            experimental: Json = {**(capabilities.get("experimental") or {}), IDEMPOTENCY_KEY: {}}
+            result["capabilities"] = {**capabilities, "tasks": declared, "experimental": experimental}
         return result
 
     async def list_tools(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -52,6 +55,9 @@ class Discovery:
 
     def _described(self, tool: Json, ctx: RequestContext, does_without: bool) -> Json:
         policy = self._policies.get(tool["name"])
+        if self._policies and ctx.protocol_version in MODERN:
+            support = mode_towards(policy, Caller.ACCEPTS_TASKS) if policy else "forbidden"
+            tool = {**tool, "_meta": {**(tool.get("_meta") or {}), TASK_SUPPORT: support}}
         if policy is None:
             return tool
         if ctx.protocol_version in HANDSHAKE:

@@ -25,7 +25,7 @@ from coatcheck.server.bodies.plain_context import PlainContext
 from coatcheck.server.calls.caller import HANDSHAKE, MODERN, Acquaintances, Caller, caller_of
 from coatcheck.server.calls.offer import Offer, offer
 from coatcheck.server.calls.outcome import outcome
-from coatcheck.server.calls.record import read_request
+from coatcheck.server.calls.record import key_of, read_request
 from coatcheck.server.calls.stand_in import HandedIn, handing_in, running
 from coatcheck.server.calls.toolbox import Toolbox
 from coatcheck.server.calls.unasked import Unasked
@@ -70,20 +70,22 @@ class Calls:
         *,
         owner: str | None,
         meta: Payload,
+        key: str | None = None,
         ttl: Duration | UnsetType | None = UNSET,
         made: Callable[[Task], None] | None = None,
     ) -> Task:
         """Make a task of a call, here if there is room; durable when this returns.
 
-        `made` is told of it before it runs here.
+        `key`: what makes repeats of it one. `made` is told of it before it runs here.
         """
         served = self._runtime.running
+        wishes: dict[str, Any] = {"owner": owner, "meta": meta, "idempotency_key": key}
         if served.worker:
-            return await served.worker.submit(name, arguments, owner=owner, meta=meta, ttl=ttl, made=made)
+            return await served.worker.submit(name, arguments, ttl=ttl, made=made, **wishes)
         terms = self._toolbox.policies[name].terms()
         if ttl is not UNSET:
             terms = msgspec.structs.replace(terms, ttl=ttl)
-        return await served.engine.submit(name, arguments, owner=owner, terms=terms, meta=meta)
+        return await served.engine.submit(name, arguments, terms=terms, **wishes)
 
     async def _run(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         if params.name in self._toolbox.plain or params.name in self._toolbox.policies:
@@ -109,7 +111,8 @@ class Calls:
             if policy.patience is not None:
                 task = await self._settled(task, policy.patience)
                 if task.status.is_terminal:
-                    served.vigils.errands.run(served.engine.forget(task))  # nobody knows its id
+                    if task.idempotency_key is None:  # so nobody can ever ask for it
+                        served.vigils.errands.run(served.engine.forget(task))
                     return outcome(task, ctx.protocol_version)
         return v2026.plain(v2026.write_created(task))
 
@@ -153,7 +156,8 @@ class Calls:
         served = self._runtime.running
         arguments = encode(params.arguments) if params.arguments else NOTHING
         owner = served.identity.owner_of(ctx)
-        submitting = self.submit(params.name, arguments, owner=owner, meta=meta, **wishes)
+        key = key_of(ctx)
+        submitting = self.submit(params.name, arguments, owner=owner, meta=meta, key=key, **wishes)
         if not is_theirs:
             return await submitting
         made = asyncio.ensure_future(submitting)

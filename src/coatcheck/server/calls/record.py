@@ -15,10 +15,12 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET, UnsetType
 
+from coatcheck.dialects.words import IDEMPOTENCY_KEY
+from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload, encode
 from coatcheck.server.hook import RequestContext
 
-_ENVELOPE = {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY}
+_ENVELOPE = {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY, IDEMPOTENCY_KEY}
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -51,6 +53,19 @@ def read_request(ctx: RequestContext, params: CallToolRequestParams, *, is_held:
         envelope |= _said_hello(ctx)
     responses, state = raw.get("inputResponses"), params.request_state
     return write_request(ctx.protocol_version, envelope, responses, state, is_held=is_held)
+
+
+def key_of(ctx: RequestContext) -> str | None:
+    """Return what makes repeats of a call one, if its caller said so.
+
+    Raises:
+        InvalidArgument: It is no key.
+    """
+    meta: Any = (ctx.params or {}).get("_meta")
+    key = cast("dict[str, Any]", meta).get(IDEMPOTENCY_KEY) if isinstance(meta, dict) else None
+    if key is not None and not isinstance(key, str):
+        raise InvalidArgument(f"{IDEMPOTENCY_KEY} must be a string.")
+    return key
 
 
 def _said_hello(ctx: RequestContext) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from pydantic import ValidationError
 
 from coatcheck.dialects.v2026 import EXTENSION, VERSION, WireTask, write_created, write_task
+from coatcheck.dialects.words import IDEMPOTENCY_KEY
 from coatcheck.errors import CoatcheckError
 from coatcheck.payload import Payload
 from coatcheck.server.calls.record import write_request
@@ -25,6 +26,8 @@ from coatcheck.task import NOTHING
 
 _MOST_REMEMBERED = 1024
 _MOST_BYTES = 4096
+_VARYING = (IDEMPOTENCY_KEY.encode(), b"progressToken")
+"""What makes the `_meta` of each request another."""
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +61,7 @@ class Clients:
         None: the `_meta` is wrong, of another version, or has no tasks among its capabilities.
         """
         raw = bytes(meta)
-        if len(raw) > _MOST_BYTES:
+        if len(raw) > _MOST_BYTES or any(name in raw for name in _VARYING):
             return None
         if raw not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:

@@ -25,7 +25,7 @@ class Methods:
 
     async def get(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
         with as_protocol_errors():
-            return v2025.write_task(await self._polls.poll(params.task_id, self._owner(ctx)))
+            return v2025.write_seen(await self._polls.poll(params.task_id, self._owner(ctx)))
 
     async def result(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
         """Wait for the task to end, asking what it asks meanwhile, and answer as the call would have been answered."""

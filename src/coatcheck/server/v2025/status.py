@@ -33,7 +33,7 @@ class StatusNews:
         """Tell of a new task on the stream that is about to carry its answer, and watch it from now on."""
         if ctx.session.client_params is None:  # no session, so nobody is there once the request is answered
             return
-        await notify(ctx, _STATUS, v2025.write_task(task), own_stream=ctx.session.can_send_request)
+        await notify(ctx, _STATUS, v2025.write_seen(task), own_stream=ctx.session.can_send_request)
         watcher = asyncio.create_task(self._watch(ctx, task))
         self._watchers[watcher] = ctx.request.headers.get(MCP_SESSION_ID_HEADER) if ctx.request is not None else None
         watcher.add_done_callback(self._watchers.pop)
@@ -58,7 +58,7 @@ class StatusNews:
                 if token is not None and task.progress is not None and is_news:
                     told, value = task.progress, above(value, task.progress.done)
                     await self._tell_progress(ctx, task, token, value)
-                await notify(ctx, _STATUS, v2025.write_task(task), own_stream=False)
+                await notify(ctx, _STATUS, v2025.write_seen(task), own_stream=False)
 
     async def _changed(self, task: Task) -> Task:
         while True:

@@ -15,7 +15,7 @@ _ASKING_SECONDS = 2.0
 
 
 class Crowds:
-    def __init__(self, wait: Wait, is_asked: Callable[[str], bool]) -> None:
+    def __init__(self, wait: Wait, is_asked: Callable[[str, float], bool]) -> None:
         """`wait` returns a task once it has changed, or after some seconds; `is_asked`: someone asks its questions."""
         self._wait, self._is_asked = wait, is_asked
         self._crowds: dict[str, _Crowd] = {}
@@ -27,14 +27,14 @@ class Crowds:
             crowd = self._crowds[task.id] = _Crowd()
             crowd.watch = asyncio.create_task(self._watch(crowd, task))
         seat: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
-        crowd.seats[seat] = None
+        crowd.seats[seat] = asyncio.get_running_loop().time()
         seat.add_done_callback(partial(self._leave, crowd, task.id))
         return seat
 
     async def _watch(self, crowd: _Crowd, task: Task) -> None:
         try:
             while not task.status.is_terminal:
-                if task.input_requests and not self._is_asked(task.id):
+                if task.input_requests and not self._is_asked(task.id, max(crowd.seats.values(), default=0.0)):
                     _wake_last(crowd, task)
                 if not crowd.seats:
                     break
@@ -54,7 +54,7 @@ class Crowds:
         return seats
 
     def _leave(self, crowd: _Crowd, task_id: str, seat: asyncio.Future[Task]) -> None:
-        if crowd.seats.pop(seat, seat) is None and not crowd.seats and self._crowds.get(task_id) is crowd:
+        if crowd.seats.pop(seat, None) is not None and not crowd.seats and self._crowds.get(task_id) is crowd:
             del self._crowds[task_id]
             crowd.watch.cancel()
 
@@ -71,4 +71,4 @@ class _Crowd:
     watch: asyncio.Task[None]
 
     def __init__(self) -> None:
-        self.seats: dict[asyncio.Future[Task], None] = {}
+        self.seats: dict[asyncio.Future[Task], float] = {}

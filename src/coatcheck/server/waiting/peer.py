@@ -15,6 +15,7 @@ from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from coatcheck.dialects import v2025
+from coatcheck.dialects.words import QUESTION_KEY
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import HANDSHAKE
 from coatcheck.server.hook import RequestContext
@@ -75,14 +76,14 @@ class Peer:
         declared = self._ctx.session.client_capabilities
         return self._has_channel and can_answer(declared, request.method, decode(request.params))
 
-    async def ask(self, request: InputRequest, task_id: str) -> dict[str, Any]:
+    async def ask(self, request: InputRequest, task_id: str, key: str) -> dict[str, Any]:
         """Return the client's answer, in the protocol's words.
 
         Raises:
             MCPError: The client answered with an error.
             Unreachable: It cannot be asked.
         """
-        return await self._send(request.method, self._params(request, task_id))
+        return await self._send(request.method, self._params(request, task_id, key))
 
     def takes_tasks(self, request: InputRequest) -> bool:
         """Whether the client would rather be given the question as a task of its own."""
@@ -98,10 +99,10 @@ class Peer:
             case _:
                 return False
 
-    async def hand_in(self, request: InputRequest, task_id: str, ttl: int | None) -> dict[str, Any]:
+    async def hand_in(self, request: InputRequest, task_id: str, key: str, ttl: int | None) -> dict[str, Any]:
         """Give the client a question as a task, and return what it said: `task`, or already the answer."""
         terms = {} if ttl is None else {"ttl": ttl}
-        return await self._send(request.method, {**self._params(request, task_id), "task": terms})
+        return await self._send(request.method, {**self._params(request, task_id, key), "task": terms})
 
     async def collect(self, client_task: str) -> dict[str, Any]:
         """Poll a task the client has, and return its result."""
@@ -117,11 +118,11 @@ class Peer:
         with suppress(MCPError, Unreachable):
             await self._send("tasks/cancel", {"taskId": client_task})
 
-    def _params(self, request: InputRequest, task_id: str) -> dict[str, Any]:
+    def _params(self, request: InputRequest, task_id: str, key: str) -> dict[str, Any]:
         params: dict[str, Any] = decode(request.params)
         if not self._as_task:
             return params
-        return {**params, "_meta": {**(params.get("_meta") or {}), **v2025.related(task_id)}}
+        return {**params, "_meta": {**(params.get("_meta") or {}), **v2025.related(task_id), QUESTION_KEY: key}}
 
     async def _send(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         session = self._ctx.session

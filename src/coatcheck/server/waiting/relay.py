@@ -45,9 +45,10 @@ class Relays:
             if not desk.relays:
                 del self._desks[task.id]
 
-    def is_open(self, task_id: str) -> bool:
-        """Whether there is anyone to ask what this task asks."""
-        return task_id in self._desks
+    def is_open(self, task_id: str, since: float) -> bool:
+        """Whether there is anyone to ask what this task asks, who came at that time or later."""
+        desk = self._desks.get(task_id)
+        return desk is not None and any(relay.came_at >= since for relay in desk.relays)
 
     def stream_opened(self, session: str) -> None:
         """Ask again over a session's standing stream: what was asked before it was there has reached nobody."""
@@ -92,6 +93,7 @@ class Relay:
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._dropped: set[asyncio.Task[None]] = set()
         self._tried: set[str] = set()
+        self.came_at = asyncio.get_running_loop().time()
 
     @property
     def is_asking(self) -> bool:
@@ -189,11 +191,11 @@ class Relay:
 
     async def _answer(self, task: Task, key: str, request: InputRequest) -> dict[str, Any]:
         if not self.peer.takes_tasks(request):
-            return await self.peer.ask(request, task.id)
+            return await self.peer.ask(request, task.id, key)
         kept = self._relays.client_tasks
         client_task = kept.get(task.id, key, self.peer.client)
         if client_task is None:
-            said = await self.peer.hand_in(request, task.id, lifetime(task))
+            said = await self.peer.hand_in(request, task.id, key, lifetime(task))
             match said:
                 case {"task": {"taskId": str(client_task)}}:
                     kept.put(task.id, key, self.peer.client, client_task)

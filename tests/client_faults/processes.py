@@ -1,0 +1,47 @@
+"""Processes of these tests: forked from one that has everything imported, so that each takes no second to start."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from tests.client_faults.gate import PATIENCE
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["coatcheck.cli.serve", "coatcheck.server", "tests.client_faults.program"])
+
+
+class Child:
+    """A process that runs one function, and can be killed."""
+
+    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._process = CONTEXT.Process(target=function, args=arguments, daemon=True)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal, and wait until the process has ended."""
+        if self.is_alive:
+            os.kill(self.pid, number)
+            assert self.ends_within(PATIENCE)
+
+    def ends_within(self, seconds: float) -> bool:
+        self._process.join(seconds)
+        return not self.is_alive
+
+    async def ended(self) -> None:
+        """Wait until the process has ended by itself, and well."""
+        await asyncio.to_thread(self._process.join, PATIENCE)
+        assert self._process.exitcode == 0
