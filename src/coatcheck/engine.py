@@ -58,10 +58,12 @@ class Engine:
         meta: Mapping[str, Any] | Payload = NOTHING,
         identity: Mapping[str, Any] | None = None,
         claimed_by: str | None = None,
+        task_id: str | None = None,
     ) -> Task:
         """Make a task of a tool call, durable when this returns, and waiting for a worker unless `claimed_by` one.
 
-        `identity` is kept with the task for tools that act on their caller's behalf.
+        `identity` is kept with the task for tools that act on their caller's behalf. `task_id` is one of `new_id`, for
+        who has to know it before it is written.
 
         Raises:
             InvalidArgument: Something that cannot be used, or a wish that cannot be met.
@@ -75,7 +77,7 @@ class Engine:
             _check_name("idempotency_key", idempotency_key)
         now, ttl = self.clock(), lifetime(self.policy, terms)
         task = Task(
-            id=self._ids.new(),
+            id=task_id or self.new_id(),
             owner=owner,
             call=ToolCall(
                 tool=tool,
@@ -95,6 +97,9 @@ class Engine:
         quota = self.policy.anonymous_quota if owner is None else self.policy.quota
         kept = await self._store.insert(task, quota=quota)
         return task if kept.id == task.id else await self._settle_key(task, kept, quota)
+
+    def new_id(self) -> str:
+        return self._ids.new()
 
     async def get(self, task_id: str, owner: str | None = None) -> Task:
         return self._visible(task_id, owner, await self._store.get(task_id))

@@ -45,6 +45,8 @@ class Worker:
         self._poll: asyncio.Future[Sequence[Task]] | None = None
         self._is_stopping = True
         self._submits: set[asyncio.Task[Task]] = set()
+        self._unstarted: set[str] = set()
+        """Tasks that are written as claimed by this worker, perhaps: whoever learns first that they are starts them."""
         self._runs: set[Execution] = set()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -132,17 +134,25 @@ class Worker:
         idempotency_key: str | None,
         **rest: Any,
     ) -> Task:
-        is_started = False
+        is_started, task_id = False, self._engine.new_id()
+        self._unstarted.add(task_id)
         try:
             task = await self._engine.submit(
-                tool, arguments, idempotency_key=idempotency_key, claimed_by=self.name, **rest
+                tool, arguments, idempotency_key=idempotency_key, claimed_by=self.name, task_id=task_id, **rest
             )
             if made:
                 made(task)
+            # Under a key it may be an earlier call's, and the row older than what has happened to it here since.
             is_ours = task.lease is not None and task.lease.worker == self.name
-            if is_ours and (idempotency_key is None or not self._is_running(task)):
+            if is_ours and task.id in self._unstarted:
                 is_started = True
+                self._unstarted.discard(task.id)
                 self._start(task)
+            self._unstarted.discard(task_id)
+        except Exception as error:
+            if idempotency_key is None or not isinstance(error, StoreError):  # else a repeat may find it written
+                self._unstarted.discard(task_id)
+            raise
         finally:
             if not is_started:
                 self._release(1)
@@ -201,9 +211,6 @@ class Worker:
         if not self._runs:
             self._is_idle.set()
         self._release(1)
-
-    def _is_running(self, task: Task) -> bool:
-        return any(execution.task.id == task.id for execution in self._runs)
 
     def _reserve(self, wanted: int) -> int:
         taken = min(wanted, self._free)

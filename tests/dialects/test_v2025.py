@@ -105,7 +105,6 @@ def test_a_creation_has_the_task_and_a_sentence_for_the_model(name: str) -> None
     assert "task a" in hint
 
 
-@pytest.mark.xfail(reason="The sentence is the same, whatever has become of a call that is repeated", strict=True)
 @requirement("X-08", "G-004")
 @pytest.mark.parametrize("name", ["completed", "failed", "cancelled"])
 def test_a_model_is_not_told_to_wait_for_what_has_ended(name: str) -> None:

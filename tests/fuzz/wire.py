@@ -109,16 +109,22 @@ async def exchange(port: int, given: Bytes) -> Reply:
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     heard = bytearray()
     is_late = False
+    hearing = asyncio.create_task(_hear(reader, heard))
     try:
+        # What is wrong with a head is answered before its body was read; who then writes on must have heard it.
         with suppress(ConnectionError):
             for piece in given.pieces:
                 writer.write(piece)
                 await writer.drain()
+                await asyncio.sleep(0)
+        with suppress(ConnectionError):
             async with asyncio.timeout(PATIENCE if given.is_whole else 0.02):
-                await _hear(reader, heard)
+                await hearing
     except TimeoutError:
         is_late = given.is_whole
     finally:
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()

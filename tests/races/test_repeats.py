@@ -15,7 +15,6 @@ from tests.server.wire import IDEMPOTENCY_KEY
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.xfail(reason="A worker starts what a row says it holds, and the row may be an old one", strict=True),
 ]
 
 

@@ -104,7 +104,6 @@ async def caller(bench: Bench, version: str, transport: Transport) -> AsyncGener
 # What is said of it
 
 
-@pytest.mark.xfail(reason="It is a setting of the extension, which TypeScript then takes for none", strict=True)
 @requirement("X-08", "S-001")
 async def test_that_keys_are_heeded_is_declared_beside_the_extension(server: TaskServer, connect: Connect) -> None:
     @server.tool(task=True)
@@ -323,16 +322,14 @@ async def test_repeats_that_reach_several_servers_are_one_task_and_one_run(url: 
 
 # On the shorter way through HTTP
 
-_BYPASSED = pytest.mark.xfail(reason="The shorter way looks for the key in bytes that spell it otherwise", strict=True)
-
 
 @requirement("X-08")
 @pytest.mark.parametrize(
     "spelling",
     [
         IDEMPOTENCY_KEY,
-        pytest.param(r"coatcheck\/idempotencyKey", marks=_BYPASSED),
-        pytest.param(r"coatcheck/idempotenc\u0079Key", marks=_BYPASSED),
+        r"coatcheck\/idempotencyKey",
+        r"coatcheck/idempotenc\u0079Key",
     ],
 )
 async def test_a_key_counts_however_its_name_is_escaped(server: TaskServer, spelling: str) -> None:
@@ -411,10 +408,6 @@ def _begun(caller: OverHTTP, tool: str) -> asyncio.Task[Json]:
     return asyncio.create_task(caller.request("tools/call", keyed(tool, "k")))
 
 
-_CANCELLED = pytest.mark.xfail(reason="Who hangs up is thought to be the last who could ask", strict=True)
-
-
-@_CANCELLED
 @requirement("X-08", "X-11")
 async def test_who_hung_up_and_calls_again_gets_the_answer(server: TaskServer, patient: Patient) -> None:
     async with over_http(server) as caller:
@@ -424,7 +417,6 @@ async def test_who_hung_up_and_calls_again_gets_the_answer(server: TaskServer, p
         assert text_of(await caller.request("tools/call", keyed("slow", "k"))) == "run 1"
 
 
-@_CANCELLED
 @requirement("X-08", "X-11")
 async def test_who_hangs_up_does_not_take_the_answer_from_who_still_waits(server: TaskServer, patient: Patient) -> None:
     async with over_http(server) as caller:
@@ -439,10 +431,7 @@ async def test_who_hangs_up_does_not_take_the_answer_from_who_still_waits(server
 
 # Of clients without tasks, whose calls are held
 
-_FORGOTTEN = pytest.mark.xfail(reason="A held call that was quick forgets its task, whoever else knows it", strict=True)
 
-
-@_FORGOTTEN
 @requirement("X-08")
 @pytest.mark.parametrize("client", [(VERSION, ASKABLE), (NEW, ASKABLE)], ids=[VERSION, NEW])
 async def test_a_held_call_is_repeated_as_any_other(
@@ -456,7 +445,6 @@ async def test_a_held_call_is_repeated_as_any_other(
     assert bench.runs == ["add"]
 
 
-@_FORGOTTEN
 @requirement("X-08")
 async def test_a_held_call_does_not_take_the_task_from_who_was_given_it(server: TaskServer, patient: Patient) -> None:
     server.add_tool(patient.slow, "task", task=True)

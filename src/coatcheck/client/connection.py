@@ -146,8 +146,7 @@ class Connection:
         declared = self.session.server_capabilities
         if declared is None:
             return False
-        said = (declared.extensions or {}).get(v2026.EXTENSION) if self.is_modern else declared.experimental
-        return IDEMPOTENCY_KEY in (said or {})
+        return IDEMPOTENCY_KEY in (declared.experimental or {})
 
     async def request(
         self,

@@ -60,7 +60,8 @@ def write_seen(task: Task) -> dict[str, Any]:
 
 def write_created(task: Task) -> dict[str, Any]:
     """Return what answers a `tools/call` that became a task."""
-    hint = f"Started {task.call.tool} as task {task.id}. It is still running; its result comes later."
+    how = "It has ended" if task.status.is_terminal else "It is still running; its result comes later"
+    hint = f"Started {task.call.tool} as task {task.id}. {how}."
     return {"task": write_task(task), "_meta": {IMMEDIATE_RESPONSE: hint}}
 
 

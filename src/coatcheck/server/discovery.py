@@ -39,9 +39,14 @@ class Discovery:
             declared: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if lists:
                 declared["list"] = {}
-            capabilities = cast("Json", result["capabilities"])
-            experimental: Json = {**(capabilities.get("experimental") or {}), IDEMPOTENCY_KEY: {}}
-            result["capabilities"] = {**capabilities, "tasks": declared, "experimental": experimental}
+            result["capabilities"] = {**_heeding_keys(result["capabilities"]), "tasks": declared}
+        return result
+
+    async def discover(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        """Say what there is beside the extension, which has to be declared without settings: clients check that."""
+        result = await call_next(ctx)
+        if isinstance(result, dict) and self._policies:
+            result["capabilities"] = _heeding_keys(result["capabilities"])
         return result
 
     async def list_tools(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -66,6 +71,11 @@ class Discovery:
         if schema and does_without and offer(policy, Caller.KNOWS_NO_TASKS) is Offer.HOLD:
             tool = {**tool, "outputSchema": _or_ticket(schema)}
         return tool
+
+
+def _heeding_keys(capabilities: Any) -> Json:
+    experimental: Json = {**(capabilities.get("experimental") or {}), IDEMPOTENCY_KEY: {}}
+    return {**capabilities, "experimental": experimental}
 
 
 def _or_ticket(schema: Json) -> Json:

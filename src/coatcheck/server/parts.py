@@ -38,6 +38,7 @@ class Parts:
         self.hook = Hook(
             {
                 "initialize": told.initialize,
+                "server/discover": told.discover,
                 "tools/list": told.list_tools,
                 "tools/call": _pass_on,
                 LISTEN: self._listen,

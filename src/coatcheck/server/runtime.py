@@ -43,8 +43,12 @@ class Running:
     closing: asyncio.Event
 
     def abandon(self, task: Task) -> None:
-        """Cancel a task whose caller has gone, and of which nobody else knows or cares."""
-        self.vigils.errands.run(self._abandon(task))
+        """Cancel a task whose caller has gone, and of which nobody else knows or cares.
+
+        With a key, whoever has it can call again.
+        """
+        if task.idempotency_key is None:
+            self.vigils.errands.run(self._abandon(task))
 
     async def _abandon(self, task: Task) -> None:
         with suppress(AlreadyFinished, TaskNotFound):

@@ -15,7 +15,6 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CallToolRequestParams
 
 from coatcheck.dialects.v2026 import EXTENSION
-from coatcheck.dialects.words import IDEMPOTENCY_KEY
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, lifetime
 from coatcheck.server.calls.toolbox import SimpleTool
@@ -200,9 +199,6 @@ class Tasks(Extension):
         return await self._parts.calls.submit(name, arguments, owner=owner, meta=meta)
 
     # For the SDK
-
-    def settings(self) -> dict[str, Any]:
-        return {IDEMPOTENCY_KEY: {}}
 
     def methods(self) -> Sequence[MethodBinding]:
         return self._parts.methods()

@@ -73,7 +73,7 @@ class Clients:
 
 def _accepts_tasks(found: Any) -> bool:
     meta = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    if meta.get(PROTOCOL_VERSION_META_KEY) != VERSION:
+    if meta.get(PROTOCOL_VERSION_META_KEY) != VERSION or IDEMPOTENCY_KEY in meta:  # however it was spelt
         return False
     try:
         validate_client_request("tools/list", VERSION, {"_meta": meta})

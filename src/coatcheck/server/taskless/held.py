@@ -40,7 +40,8 @@ async def hold(
         if not task.status.is_terminal:
             return rounds.write_round(task) if rounds.can_be_asked(ctx, task) else write_ticket(task)
         live.is_answered = True
-        if live.has_round or task.updated_at - task.created_at < _QUICK:
+        is_quick = task.updated_at - task.created_at < _QUICK and task.idempotency_key is None
+        if live.has_round or is_quick:
             running.vigils.errands.run(running.engine.forget(task))
     return outcome(task, ctx.protocol_version)
 
