@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import stat
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from coatcheck.client import Client
 from coatcheck.client.client import Mode
 from coatcheck.client.ledger import STATE_VARIABLE, Entry, Ledger, default_path
-from coatcheck.errors import InvalidArgument, StoreUnavailable, StoreUnusable
+from coatcheck.errors import Interrupted, InvalidArgument, StoreUnavailable, StoreUnusable, UnknownTool
 from coatcheck.liveness import name_worker
 from coatcheck.task import Status
 from tests.client.app import RUNS_VARIABLE
@@ -26,6 +27,7 @@ from tests.conformance.serving import serving
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 60
+SINNER = Path(__file__).parent / "sinner.py"
 TARGET = {"url": "http://example.test/mcp"}
 
 
@@ -231,3 +233,33 @@ async def test_an_answer_that_was_given_is_not_asked_for_again(
         async with asyncio.timeout(PATIENCE):
             assert (await handle).data == "Hello, who was asked before!"
     assert person.asked == []
+
+
+@pytest.mark.slow
+async def test_a_call_that_nobody_can_tell_of_is_told_once(tmp_path: Path) -> None:
+    """A server without idempotency keys, and a program that died before it was answered."""
+    path, target = tmp_path / "ledger", [sys.executable, str(SINNER), "none"]
+    spec = {"command": target[0], "args": target[1:], "cwd": os.getcwd()}
+    with Ledger(path) as ledger:
+        ledger.begin(an_entry("k", target=spec, tool="tool", arguments={}))
+    async with Client(target, ledger=path) as client:
+        (handle,) = await client.resume()
+        with pytest.raises(Interrupted, match="'tool' was called"):
+            await handle
+    async with Client(target, ledger=path) as client:
+        assert await client.resume() == []
+
+
+@pytest.mark.slow
+async def test_one_call_that_is_refused_does_not_keep_the_others_from_being_resumed(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with Ledger(path) as ledger:
+        ledger.begin(an_entry("refused", target={"url": url}, tool="gone", arguments={}))
+        ledger.begin(an_entry("taken", target={"url": url}, tool="add", arguments={"a": 1, "b": 2}))
+    async with Client(url, ledger=path) as client:
+        refused, taken = await client.resume()
+        async with asyncio.timeout(PATIENCE):
+            assert (await taken).data == 3
+            with pytest.raises(UnknownTool):
+                await refused
+        assert await client.resume() == []

@@ -28,7 +28,7 @@ from coatcheck.client.remote import RemoteTask, Source
 from coatcheck.client.tools import ToolInfo, list_tools
 from coatcheck.client.wire import Json
 from coatcheck.dialects.seen import Question, Snapshot
-from coatcheck.errors import CannotConnect, Interrupted, NotAuthorized, UnknownTool
+from coatcheck.errors import CannotConnect, CoatcheckError, Interrupted, NotAuthorized, UnknownTool
 from coatcheck.liveness import name_worker
 from coatcheck.task import Status
 
@@ -100,11 +100,24 @@ class Desk:
             return self.attach(Snapshot(id=entry.task_id, status=Status.WORKING), entry, read)
         keeping = Keeping(self.ledger, entry.key)
         call = Call(tool=entry.tool, arguments=entry.arguments, key=entry.key)
+        try:
+            return self._started(call, await self._send_again(call), keeping, read)
+        except CannotConnect:
+            raise
+        except CoatcheckError as error:  # which is for whoever asks for the result
+            source = LocalCall(entry.key, _refused(error), lambda task: self._remote(task, keeping))
+            return self._handle(entry.tool, source, keeping, read)
+
+    async def _send_again(self, call: Call) -> Started:
+        """Send a call that may have been sent before, if the server can tell.
+
+        Raises:
+            Interrupted: It cannot.
+        """
         connection = await self.link.run(itself)
-        if connection.takes_keys:
-            return self._started(call, await self._send(call), keeping, read)
-        source = LocalCall(entry.key, _unknown(entry.tool), lambda task: self._remote(task, keeping))
-        return self._handle(entry.tool, source, keeping, read)
+        if not connection.takes_keys:
+            raise Interrupted(call.tool, "the program that called it ended before it was answered")
+        return await self._send(call)
 
     async def _known(self, tool: str) -> ToolInfo:
         """Return what the server says of a tool.
@@ -119,10 +132,9 @@ class Desk:
             raise UnknownTool(tool, list(tools))
         return tools[tool]
 
-    async def _send(self, call: Call) -> Started:
+    async def _send(self, call: Call, *, has_listed: bool = False) -> Started:
         """Send a call: again, if that does no harm or it cannot have arrived."""
-        tools, info = await self.tools(), await self._known(call.tool)
-
+        info = await self._known(call.tool)
         # What was answered before a call became a task is not asked again if the call is repeated.
         questions = Questions(partial(self._put, call.key), Keeping(self.ledger, call.key), lambda: self.link.losses)
 
@@ -136,10 +148,12 @@ class Desk:
         except ConnectionLost as error:
             raise Interrupted(call.tool, str(error)) from error
         except MCPError as error:
-            if error.code == HEADER_MISMATCH and self._tools is tools:  # the list of tools has changed meanwhile
+            if error.code == HEADER_MISMATCH and not has_listed:  # the list of tools has changed meanwhile
                 self._forget_tools()
-                return await self._send(call)
+                return await self._send(call, has_listed=True)
             raise of_call(error, call.tool) from error
+        finally:
+            await questions.close()
 
     def _started(self, call: Call, started: Started, keeping: Keeping, read: Read[Any]) -> TaskHandle[Any]:
         if isinstance(started, Snapshot):
@@ -160,15 +174,10 @@ class Desk:
     def _local(self, call: Call) -> LocalCall:
         calling = asyncio.create_task(self._send(call))
         self._calling.add(calling)  # also if nobody keeps the handle
-        calling.add_done_callback(self._called)
+        calling.add_done_callback(self._calling.discard)
         source = LocalCall(call.key, calling, lambda task: self._remote(task, Keeping(None, call.key)))
         self._hearing.calls[call.key] = source
         return source
-
-    def _called(self, calling: asyncio.Task[Started]) -> None:
-        self._calling.discard(calling)
-        if not calling.cancelled():
-            calling.exception()  # whoever waits for it is told
 
     def _handle(self, tool: str | None, source: Source, keeping: Keeping, read: Read[Any]) -> TaskHandle[Any]:
         handle = TaskHandle[Any](tool, source, keeping, read)
@@ -199,5 +208,5 @@ def _may_be_task(connection: Connection, info: ToolInfo) -> bool:
     return connection.has_tasks and info.task_support != "forbidden"
 
 
-async def _unknown(tool: str) -> Started:
-    raise Interrupted(tool, "the program that called it ended before it was told")
+async def _refused(error: CoatcheckError) -> Started:
+    raise error

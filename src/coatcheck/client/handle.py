@@ -12,7 +12,7 @@ from coatcheck.client.keeping import Keeping
 from coatcheck.client.remote import Source
 from coatcheck.client.wire import Json
 from coatcheck.dialects.seen import Snapshot
-from coatcheck.errors import CannotConnect, InputRequired, TaskCancelled, TaskLost, ToolFailed
+from coatcheck.errors import CannotConnect, CoatcheckError, InputRequired, TaskCancelled, TaskLost, ToolFailed
 from coatcheck.task import Status
 
 T = TypeVar("T")
@@ -92,8 +92,9 @@ class TaskHandle(Generic[T]):
             try:
                 await self._ended()
                 result = await self._read(await self._source.collect())
-            except (ToolFailed, TaskCancelled, TaskLost):
-                self._keeping.delivered()  # that is all there will ever be
+            except CoatcheckError as error:
+                if isinstance(error, ToolFailed | TaskCancelled | TaskLost) or not self.is_task:
+                    self._keeping.delivered()  # that is all there will ever be
                 raise
         self._keeping.delivered()
         return result

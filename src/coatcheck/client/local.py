@@ -21,6 +21,7 @@ class LocalCall:
         self.snapshot = Snapshot(id=name, status=Status.WORKING)
         self.unanswerable: Mapping[str, Question] = {}
         self._calling = asyncio.ensure_future(calling)
+        self._calling.add_done_callback(_note)
         self._become = become
         self._remote: Source | None = None
         self._told: Told | None = None
@@ -94,6 +95,12 @@ class LocalCall:
 
     def _see(self, status: Status, message: str | None = None) -> None:
         self.snapshot = structs.replace(self.snapshot, status=status, message=message or self.snapshot.message)
+
+
+def _note(calling: asyncio.Future[Started]) -> None:
+    """Take note of an error, in case nobody asks for the result."""
+    if not calling.cancelled():
+        calling.exception()
 
 
 def _never(task: Snapshot) -> RemoteTask:
