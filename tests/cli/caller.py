@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import select
 import signal
@@ -58,6 +59,8 @@ class Caller:
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.setenv("NO_COLOR", "1")
+        # As in a process of its own: servers that other tests made here have the SDK log to stderr.
+        monkeypatch.setattr(logging.root, "handlers", [])
 
     def __call__(self, *arguments: str) -> Done:
         self._monkeypatch.setattr(sys, "argv", ["coatcheck", *arguments])

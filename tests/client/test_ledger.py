@@ -263,3 +263,13 @@ async def test_one_call_that_is_refused_does_not_keep_the_others_from_being_resu
             with pytest.raises(UnknownTool):
                 await refused
         assert await client.resume() == []
+
+
+@pytest.mark.slow
+async def test_a_call_that_is_no_task_leaves_nothing_in_the_ledger(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    async with Client(url, ledger=path) as client:
+        assert (await client.call("at_once", {"word": "now"})).data == "now"
+    with sqlite3.connect(path) as db:
+        assert [db.execute(f"select count(*) from {table}").fetchone() for table in ("call", "answer")] == [(0,), (0,)]
+    db.close()

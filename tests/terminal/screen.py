@@ -27,6 +27,14 @@ def has_tmux() -> bool:
     return shutil.which("tmux") is not None
 
 
+def wait_until(condition: Callable[[], object], describe: Callable[[], object] = str) -> None:
+    """Look again and again until it is so: neither a terminal nor a file tells of changes."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, describe()
+        time.sleep(LOOK_SECONDS)
+
+
 class Screen:
     """One terminal, with a shell in it."""
 
@@ -79,10 +87,7 @@ class Screen:
         return next((line for line in reversed(self.text().splitlines()) if line.strip()), "")
 
     def waits_until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, self.text()
-            time.sleep(LOOK_SECONDS)
+        wait_until(condition, self.text)
 
     def sees(self, *words: str) -> str:
         """Wait until all of these are on the screen; return it."""

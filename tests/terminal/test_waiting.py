@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from coatcheck.cli.ledger import entries
 from tests.cli.serving import PATIENCE, ROOT, environment
 from tests.terminal.app import HOLDING
-from tests.terminal.screen import LOOK_SECONDS, Screen
+from tests.terminal.screen import Screen, wait_until
 
 pytestmark = pytest.mark.slow
 MENU = "[d]etach and keep it running, [c]ancel it, or go [o]n waiting?"
@@ -223,10 +222,7 @@ def test_without_a_terminal_ctrl_c_leaves_it_running(url: str, tmp_path: Path, m
     )
     try:
         monkeypatch.setenv("XDG_STATE_HOME", environment(tmp_path)["XDG_STATE_HOME"])
-        deadline = time.monotonic() + PATIENCE
-        while not any(entry.status == "working" for entry in entries()):
-            assert time.monotonic() < deadline
-            time.sleep(LOOK_SECONDS)
+        wait_until(lambda: any(entry.status == "working" for entry in entries()))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     finally:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from coatcheck.cli.display import shown
 from coatcheck.cli.ledger import where
 from coatcheck.cli.options import MODES, Access
-from coatcheck.cli.terminal import open_terminal
-from coatcheck.cli.visit import visit
+from coatcheck.cli.visit import quick_visit
 from coatcheck.client import Client
 from coatcheck.client.ledger import Entry
 from coatcheck.errors import CoatcheckError, TaskLost
@@ -39,14 +37,9 @@ async def _look_at_server(entries: Sequence[Entry], access: Access) -> dict[str,
     protocol = entries[0].protocol
     access = replace(access, mode=protocol if protocol in MODES else "auto")
     try:
-        with open_terminal(may_ask=False) as terminal:
-            async with (
-                asyncio.timeout(_LONGEST_SECONDS),
-                shown(terminal.console, is_quiet=True) as display,
-                visit(dict(entries[0].target), access, terminal, display) as here,
-            ):
-                looks = await asyncio.gather(*(_look(here.client, entry) for entry in entries))
-                return {entry.key: look for entry, look in zip(entries, looks, strict=True)}
+        async with asyncio.timeout(_LONGEST_SECONDS), quick_visit(dict(entries[0].target), access) as client:
+            looks = await asyncio.gather(*(_look(client, entry) for entry in entries))
+            return {entry.key: look for entry, look in zip(entries, looks, strict=True)}
     except (CoatcheckError, TimeoutError) as error:
         return {entry.key: Look("unreachable", str(error) or "it does not answer") for entry in entries}
 

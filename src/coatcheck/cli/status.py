@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coatcheck.cli import options
-from coatcheck.cli.display import shown
 from coatcheck.cli.exits import Exit
 from coatcheck.cli.later import later
 from coatcheck.cli.ledger import Place, locate
 from coatcheck.cli.output import snapshot_json, snapshot_text, write, write_json
 from coatcheck.cli.running import run
-from coatcheck.cli.terminal import open_terminal
 
 if TYPE_CHECKING:
     from coatcheck.cli import visit
@@ -40,12 +38,8 @@ def status(
 
 
 async def _status(place: Place, access: options.Access, *, is_json: bool) -> int:
-    with open_terminal(may_ask=False) as terminal:
-        async with (
-            shown(terminal.console, is_quiet=True) as display,
-            visit.visit(place.destination, access, terminal, display) as here,
-        ):
-            snapshot = await here.client.handle(place.task_id).status()
+    async with visit.quick_visit(place.destination, access) as client:
+        snapshot = await client.handle(place.task_id).status()
     if is_json:
         write_json(snapshot_json(snapshot, place.tool))
     else:

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from coatcheck.cli.asking.callbacks import Absence, Asking
 from coatcheck.cli.destination import Destination
-from coatcheck.cli.display import Display
+from coatcheck.cli.display import Display, shown
 from coatcheck.cli.options import Access
-from coatcheck.cli.terminal import Terminal
+from coatcheck.cli.terminal import Terminal, open_terminal
 from coatcheck.cli.watching import Watch
 from coatcheck.client import Client
 from coatcheck.errors import CannotConnect
@@ -58,6 +58,17 @@ async def visit(
             ) from None
         watch = Watch(terminal, display, absence.asked, ends_server=not _is_remote(destination), come_back=come_back)
         yield Visit(client, display, watch, asking)
+
+
+@asynccontextmanager
+async def quick_visit(destination: Destination, access: Access) -> AsyncGenerator[Client]:
+    """Connect to ask a thing or two; nothing is shown, and nobody is asked."""
+    with open_terminal(may_ask=False) as terminal:
+        async with (
+            shown(terminal.console, is_quiet=True) as display,
+            visit(destination, access, terminal, display) as here,
+        ):
+            yield here.client
 
 
 def _is_remote(destination: Destination) -> bool:

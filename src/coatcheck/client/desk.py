@@ -72,11 +72,12 @@ class Desk:
         connection = await self.link.run(itself)
         info = await self._known(call.tool)
         if not _may_be_task(connection, info):
-            return self._handle(call.tool, self._local(call), Keeping(None, call.key), read)
+            keeping = Keeping(None, call.key)
+            return self._handle(call.tool, self._local(call, keeping), keeping, read)
         keeping = Keeping(self.ledger, call.key)
         keeping.begin(self._entry(call))
         try:
-            started = await self._send(call)
+            started = await self._send(call, keeping)
         except NotAuthorized:
             keeping.delivered()
             raise
@@ -101,14 +102,14 @@ class Desk:
         keeping = Keeping(self.ledger, entry.key)
         call = Call(tool=entry.tool, arguments=entry.arguments, key=entry.key)
         try:
-            return self._started(call, await self._send_again(call), keeping, read)
+            return self._started(call, await self._send_again(call, keeping), keeping, read)
         except CannotConnect:
             raise
         except CoatcheckError as error:  # which is for whoever asks for the result
             source = LocalCall(entry.key, _refused(error), lambda task: self._remote(task, keeping))
             return self._handle(entry.tool, source, keeping, read)
 
-    async def _send_again(self, call: Call) -> Started:
+    async def _send_again(self, call: Call, keeping: Keeping) -> Started:
         """Send a call that may have been sent before, if the server can tell.
 
         Raises:
@@ -117,7 +118,7 @@ class Desk:
         connection = await self.link.run(itself)
         if not connection.takes_keys:
             raise Interrupted(call.tool, "the program that called it ended before it was answered")
-        return await self._send(call)
+        return await self._send(call, keeping)
 
     async def _known(self, tool: str) -> ToolInfo:
         """Return what the server says of a tool.
@@ -132,11 +133,11 @@ class Desk:
             raise UnknownTool(tool, list(tools))
         return tools[tool]
 
-    async def _send(self, call: Call, *, has_listed: bool = False) -> Started:
+    async def _send(self, call: Call, keeping: Keeping, *, has_listed: bool = False) -> Started:
         """Send a call: again, if that does no harm or it cannot have arrived."""
         info = await self._known(call.tool)
         # What was answered before a call became a task is not asked again if the call is repeated.
-        questions = Questions(partial(self._put, call.key), Keeping(self.ledger, call.key), lambda: self.link.losses)
+        questions = Questions(partial(self._put, call.key), keeping, lambda: self.link.losses)
 
         async def send(connection: Connection) -> Started:
             return await generation(connection).start(call, info, questions.ask)
@@ -150,7 +151,7 @@ class Desk:
         except MCPError as error:
             if error.code == HEADER_MISMATCH and not has_listed:  # the list of tools has changed meanwhile
                 self._forget_tools()
-                return await self._send(call, has_listed=True)
+                return await self._send(call, keeping, has_listed=True)
             raise of_call(error, call.tool) from error
         finally:
             await questions.close()
@@ -171,11 +172,11 @@ class Desk:
             self._hearing.questions[snapshot.id] = questions
         return RemoteTask(snapshot, self.link, self._news, self._push, questions, is_known=is_known)
 
-    def _local(self, call: Call) -> LocalCall:
-        calling = asyncio.create_task(self._send(call))
+    def _local(self, call: Call, keeping: Keeping) -> LocalCall:
+        calling = asyncio.create_task(self._send(call, keeping))
         self._calling.add(calling)  # also if nobody keeps the handle
         calling.add_done_callback(self._calling.discard)
-        source = LocalCall(call.key, calling, lambda task: self._remote(task, Keeping(None, call.key)))
+        source = LocalCall(call.key, calling, lambda task: self._remote(task, keeping))
         self._hearing.calls[call.key] = source
         return source
 

@@ -166,7 +166,9 @@ class Ledger:
                 raise InvalidArgument(f"{len(several)} tasks begin with {name!r}; write more of the id.")
 
     def by_task(self, task_id: str) -> Entry | None:
-        return next((entry for entry in self.entries() if entry.task_id == task_id), None)
+        with self._explained():
+            row = self._db.execute(f"select {_COLUMNS} from call where task_id = ?", (task_id,)).fetchone()
+        return _entry(row) if row else None
 
     def answer(self, key: str, question: str) -> dict[str, Any] | None:
         with self._explained():

@@ -20,7 +20,6 @@ logger = logging.getLogger("coatcheck")
 _GATHER_SECONDS = 0.02
 _MOST_PER_STREAM = 500
 _MOST_STREAMS = 4
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 class Push:
