@@ -19,6 +19,8 @@ from benchmarks import (
     done,
     idle,
     memory,
+    proxy_calls,
+    proxy_sessions,
     reads,
     server_calls,
     server_hold,
@@ -48,6 +50,8 @@ BENCHMARKS: dict[str, tuple[Callable[[Settings], list[Line]], str]] = {
     "server-hold": (server_hold.run, "10,000 sleeping tasks in one process: memory, polls, their end"),
     "server-moments": (server_moments.run, "time to cancel and to start, against FastMCP (no target)"),
     "server-waiters": (server_waiters.run, "1,000 clients of 2025-11-25 in tasks/result: woken, and idle"),
+    "proxy-calls": (proxy_calls.run, "what a proxy adds to a fast call, against FastMCP's proxy"),
+    "proxy-sessions": (proxy_sessions.run, "200 sessions x 5 upstreams in one proxy: memory, and idle (no target)"),
     "size": (size.run, "a read among 1,000,000 rows, against one among 1,000"),
 }
 

@@ -116,6 +116,11 @@ class Engine:
             after = page[-1].position
         return found
 
+    async def list_all(self, *, after: Position | None = None, limit: int = 1000) -> Sequence[Task]:
+        """Return tasks of all owners, newest first. For those who run the place, never for a caller."""
+        _check_limit(limit)
+        return await self._store.list(Query(owner=EVERYONE, after=after, limit=limit))
+
     async def wait(self, task: Task, timeout: float) -> Task:
         """Return the task once it has changed for its caller since `task`, or as it is after `timeout` seconds."""
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The servers these tests serve: one with tasks, one with tasks as an extension, and one without any."""
+"""The servers these tests serve: two with tasks, one with tasks as an extension, and one without any."""
 
 import asyncio
 import os
@@ -11,6 +11,8 @@ HOLDING = "Holding"
 QUICK = TaskPolicy(poll_interval=0.02)
 
 server = TaskServer("cli", version="1.2", task=QUICK)
+hasty = TaskServer("hasty", task=QUICK, grace=0.5)
+"""Does not wait long for what runs when it stops."""
 extension = Tasks(default=QUICK)
 extended = MCPServer("extended", extensions=[extension], lifespan=extension.lifespan)
 plain = MCPServer("plain")
@@ -30,12 +32,14 @@ async def worker() -> int:
 
 
 @server.tool(task=TaskPolicy("required", resumable=True))
+@hasty.tool(task=TaskPolicy("required", resumable=True))
 async def resumable(task: TaskContext) -> list[int]:
     """Hold at the first attempt; go on at the second."""
     return await _hold_once(task)
 
 
 @server.tool(task="required")
+@hasty.tool(task="required")
 async def fragile(task: TaskContext) -> list[int]:
     """Hold, and do not outlive it."""
     return await _hold_once(task)

@@ -18,9 +18,9 @@ async def serve(tmp_path: Path) -> AsyncGenerator[Serving]:
     await serving.clean_up()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """A server with the tools of `tests/terminal/app.py`, shared by the tests of a module."""
+    """A server with the tools of `tests/terminal/app.py`, shared by all tests of a process."""
     with serving(tmp_path_factory.mktemp("served")) as where:
         yield where
 

@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.forked import Forked, call_coatcheck, fork, run_coatcheck
 
 PATIENCE = 60
 """Seconds to wait for what should come soon, on however busy a machine."""
@@ -28,22 +28,16 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def run(folder: Path, *arguments: str, within: float = PATIENCE, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the command line that ends by itself."""
-    return subprocess.run(
-        (sys.executable, "-m", "coatcheck", *arguments),
-        cwd=folder,
-        env=environment(folder, **more),
-        capture_output=True,
-        text=True,
-        timeout=within,
-    )
+    return run_coatcheck(arguments, folder, environment(folder, **more), within)
 
 
 class Served:
     """A server process that serves."""
 
-    def __init__(self, process: Process, *, is_json: bool = False) -> None:
+    def __init__(self, process: Forked, says: asyncio.StreamReader, *, is_json: bool = False) -> None:
         """`is_json`: it says where it is in a record, not in a banner."""
         self._process, self.pid, self._is_json = process, process.pid, is_json
+        self._says = says
         self.said: list[str] = []
         self.url = ""
         self._news = asyncio.Event()
@@ -74,22 +68,20 @@ class Served:
             writer.close()
 
     def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+        self._process.signal(number)
 
     async def ended(self, within: float = PATIENCE) -> int:
         """Wait for the end; return the exit code, or minus the signal that ended it."""
         async with asyncio.timeout(within):
             await self._reading
-            return await self._process.wait()
+        return await self._process.ended(within)
 
     async def clean_up(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        await self._process.clean_up(PATIENCE)
         await self.ended()
 
     async def _read(self) -> None:
-        assert self._process.stderr
-        async for line in self._process.stderr:
+        async for line in self._says:
             self.said.append(line.decode().rstrip())
             self._news.set()
         self._news.set()
@@ -105,18 +97,9 @@ class Serving:
     async def __call__(self, *arguments: str, target: str = APP, store: str | None = None, **more: str) -> Served:
         """Start a server at a free port and wait until it serves; `store=""` names none."""
         where = ("--http", "127.0.0.1:0", *(("--store", self.store if store is None else store) if store != "" else ()))
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            target,
-            *where,
-            *arguments,
-            cwd=ROOT,
-            env=environment(self.folder, **more),
-            stdin=DEVNULL,
-            stderr=PIPE,
-            start_new_session=True,
-        )
-        served = Served(process, is_json="json" in arguments)
+        command = ("serve", target, *where, *arguments)
+        process, says = await fork(call_coatcheck, command, ROOT, environment(self.folder, **more), stream=2)
+        served = Served(process, says, is_json="json" in arguments)
         self._all.append(served)
         await served.serves()
         return served

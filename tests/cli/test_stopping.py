@@ -17,10 +17,11 @@ from tests.cli.serving import PATIENCE, Served, Serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+HASTY = "tests.cli.app:hasty"
 GRACE = 10
-"""What running work is given to finish."""
-BOUND = GRACE + 10
-"""Longer it must not take, however busy the machine is: whoever sent SIGTERM sends SIGKILL next."""
+"""What running work is given to finish, but by the hasty one."""
+BOUND = 10
+"""Longer that one must not take, however busy the machine is: whoever sent SIGTERM sends SIGKILL next."""
 
 
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, "1"), (signal.SIGINT, "1"), (signal.SIGTERM, "2")])
@@ -36,7 +37,7 @@ async def test_a_server_that_was_told_to_stop_ends_with_exit_code_0(
 
 
 async def test_streams_are_ended_and_tasks_handed_on_when_a_server_stops(serve: Serving) -> None:
-    first, listener = await serve(), Listener()
+    first, listener = await serve(target=HASTY), Listener()
     async with connected(first.url, listener) as client:
         resumable, fragile = await hand_in(client, "resumable"), await hand_in(client, "fragile")
         stream = listening(client, resumable, fragile)
@@ -49,7 +50,7 @@ async def test_streams_are_ended_and_tasks_handed_on_when_a_server_stops(serve: 
             await first.ended(within=BOUND)
     assert not any("Traceback" in line for line in first.said)
 
-    second = await serve()
+    second = await serve(target=HASTY)
     async with connected(second.url) as client, asyncio.timeout(PATIENCE):
         assert value(await collect(client.session, resumable)) == [first.pid, second.pid]
         with pytest.raises(MCPError, match="shut down before the tool had finished"):

@@ -31,9 +31,9 @@ class Point(BaseModel):
 
 
 def make(store: str = "memory://", *, interval: float = 0.05) -> TaskServer:
-    """Return a server whose tools wait for what the test does."""
+    """Return a server whose tools wait for what the test does, and which does not wait for them when it stops."""
     policy = Policy(poll_interval=timedelta(seconds=interval), quota=None)
-    server = TaskServer("client-tests", version="1", store=store, policy=policy, bind_sessions=False)
+    server = TaskServer("client-tests", version="1", store=store, policy=policy, bind_sessions=False, grace=0.1)
     _add_quick(server)
     _add_gates(server)
     _add_askers(server)

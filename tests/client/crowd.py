@@ -1,4 +1,4 @@
-"""A program with a thousand handles, in a process of its own so that its memory can be measured. It reports in JSON."""
+"""A program with many handles, in a process of its own so that its memory can be measured. It reports in JSON."""
 
 from __future__ import annotations
 

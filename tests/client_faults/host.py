@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,10 +13,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
 
-from coatcheck.cli import main
 from tests.cli.serving import ROOT, environment
 from tests.client_faults.gate import PATIENCE
-from tests.client_faults.processes import CONTEXT, Child
+from tests.client_faults.processes import Child
+from tests.forked import CONTEXT, call_coatcheck
 
 _ENDPOINT = re.compile(r"endpoint +http://127\.0\.0\.1:(\d+)")
 _TRIES_PER_SECOND = 50
@@ -82,9 +81,5 @@ class Host:
 
 def _serve(command: Sequence[str], environment: Mapping[str, str], said: Connection) -> None:
     """Do in this process what `python -m coatcheck serve` does."""
-    os.dup2(said.fileno(), sys.stderr.fileno())
-    os.chdir(ROOT)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = list(command)
-    main()
+    os.dup2(said.fileno(), 2)
+    call_coatcheck(command[1:], ROOT, environment)

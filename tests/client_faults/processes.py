@@ -1,18 +1,15 @@
-"""Processes of these tests: forked from one that has everything imported, so that each takes no second to start."""
+"""Processes of these tests, each of which runs a function."""
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from tests.client_faults.gate import PATIENCE
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["coatcheck.cli.serve", "coatcheck.server", "tests.client_faults.program"])
+from tests.forked import CONTEXT
 
 
 class Child:

@@ -13,12 +13,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
+import msgspec
+
 PATIENCE = 60
 """Seconds to wait for what should come soon, on however busy a machine."""
 
 COMMAND = ("coatcheck", "serve", "{server}", "--http", "127.0.0.1:0", "--store", "{store}")
 """The module to run and what it is told: the one place that knows how to serve a server by the command line."""
+PROXY = ("coatcheck", "proxy", "--config", "{config}", "--http", "127.0.0.1:0", "--no-prefix", "--store", "{store}")
+"""The same for the proxy, in front of one server whose names it keeps."""
 EXAMPLE = "examples.conformance_server:server"
+EVERYTHING = "tests.conformance.everything_server"
 
 _ROOT = Path(__file__).parents[2]
 _TRIES_PER_SECOND = 50
@@ -30,6 +35,15 @@ def serving(server: str, folder: Path, *options: str) -> Generator[str]:
     """Serve `module:server` by the command line, with a store in the folder; give the URL of its endpoint."""
     store = f"sqlite:///{folder}/tasks.db"
     with running(*(word.format(server=server, store=store) for word in COMMAND), *options) as url:
+        yield url
+
+
+@contextmanager
+def proxying(upstream: str, folder: Path) -> Generator[str]:
+    """Serve the proxy in front of the server at a URL, with a store in the folder; give the URL of its endpoint."""
+    config = folder / "mcp.json"
+    config.write_bytes(msgspec.json.encode({"mcpServers": {"everything": {"url": upstream}}}))
+    with running(*(word.format(config=config, store=f"sqlite:///{folder}/proxy.db") for word in PROXY)) as url:
         yield url
 
 

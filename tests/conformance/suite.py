@@ -75,24 +75,34 @@ def objections(scenario: str, checks: Sequence[Check]) -> list[str]:
     ]
 
 
-def worsened(before: Outcome, after: Outcome) -> list[str]:
-    """Return the checks that went better before, or were not made after."""
-    was, became = _statuses(before), _statuses(after)
-    return [
-        f"{check}: {was.get(check)} became {became.get(check)}"
-        for check in was | became
-        if _SEVERITY.index(became.get(check, "FAILURE")) > _SEVERITY.index(was.get(check, "SUCCESS"))
-    ]
+def worsened(before: Outcome, after: Outcome) -> dict[str, str]:
+    """Return the checks that went better before, or were not made after, and what became of each."""
+    was, became = _worst(before), _worst(after)
+    return {
+        name: f"{_told(was.get(name))} became {_told(became.get(name))}"
+        for name in was | became
+        if _severity(became.get(name), "FAILURE") > _severity(was.get(name), "SUCCESS")
+    }
 
 
-def _statuses(outcome: Outcome) -> dict[str, str]:
-    """Return the status of every check; of those that share a name in a scenario, the worst."""
-    statuses: dict[str, str] = {}
+def _worst(outcome: Outcome) -> dict[str, Check]:
+    """Return every check by its name; of those that share one in a scenario, the worst."""
+    worst: dict[str, Check] = {}
     for scenario, checks in outcome.items():
         for check in checks:
             name = f"{scenario}: {check.title}"
-            statuses[name] = max(statuses.get(name, "SUCCESS"), check.status, key=_SEVERITY.index)
-    return statuses
+            worst[name] = max(worst.get(name, check), check, key=_severity)
+    return worst
+
+
+def _severity(check: Check | None, missing: str = "SUCCESS") -> int:
+    return _SEVERITY.index(check.status if check else missing)
+
+
+def _told(check: Check | None) -> str:
+    if check is None:
+        return "not made"
+    return f"{check.status} ({check.error_message})" if check.error_message else check.status
 
 
 def _run(url: str, results: Path, *selection: str) -> Outcome:

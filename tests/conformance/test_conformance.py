@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.serving import EXAMPLE, running, serving
-from tests.conformance.suite import TASKS, listed, objections, run_core, run_scenario, worsened
+from tests.conformance.serving import EVERYTHING, EXAMPLE, serving
+from tests.conformance.suite import TASKS, Outcome, listed, objections, run_core, run_scenario, worsened
 
 pytestmark = pytest.mark.slow
-
-EVERYTHING = "tests.conformance.everything_server"
 
 
 @pytest.fixture(scope="module", params=["1", "2"], ids=["one-process", "two-processes"])
@@ -33,12 +31,10 @@ def test_no_scenario_about_tasks_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
-def test_no_check_of_the_core_goes_worse_for_having_tasks(version: str, tmp_path: Path) -> None:
-    with running(EVERYTHING, "bare") as url:
-        bare = run_core(url, version, tmp_path / "bare")
+def test_no_check_of_the_core_goes_worse_for_having_tasks(version: str, direct: Callable[[str, str], Outcome]) -> None:
+    bare = direct("bare", version)
     for server in ("hooked", "offering"):
-        with running(EVERYTHING, server) as url:
-            assert worsened(bare, run_core(url, version, tmp_path / server)) == []
+        assert worsened(bare, direct(server, version)) == {}
 
 
 def test_every_check_of_the_core_passes_behind_our_command(tmp_path: Path) -> None:

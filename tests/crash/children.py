@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from pathlib import Path
+
+from tests.crash.programs import run
+from tests.forked import Forked, fork
 
 PATIENCE = 60
 """Seconds to wait for what should come soon, on however busy a machine."""
-_ROOT = Path(__file__).parents[2]
 
 
 class Child:
-    def __init__(self, process: Process) -> None:
-        self._process, self.pid = process, process.pid
+    def __init__(self, process: Forked, says: asyncio.StreamReader) -> None:
+        self._process, self._says, self.pid = process, says, process.pid
         self._said: list[str] = []
 
     async def lines(self) -> AsyncGenerator[str]:
         """Return what the process says, whole lines only, until it ends."""
-        assert self._process.stdout
-        while (line := await self._process.stdout.readline()).endswith(b"\n"):
+        while (line := await self._says.readline()).endswith(b"\n"):
             self._said.append(line.decode().strip())
             yield self._said[-1]
 
@@ -39,11 +36,10 @@ class Child:
         raise AssertionError(f"Process {self.pid} did not say {word!r}, only {self._said}")
 
     def tell(self, line: str) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(f"{line}\n".encode())
+        self._process.tell(line)
 
     def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+        self._process.signal(number)
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -54,15 +50,11 @@ class Child:
         async with asyncio.timeout(PATIENCE):
             async for _ in self.lines():
                 pass
-            return await self._process.wait()
+        return await self._process.ended(PATIENCE)
 
     async def clean_up(self) -> None:
         """End the process and whatever it has started."""
-        assert self._process.stdin
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.stdin.close()
-        await self.ended()
+        await self._process.clean_up(PATIENCE)
 
 
 class Children:
@@ -70,10 +62,7 @@ class Children:
         self._all: list[Child] = []
 
     async def start(self, program: str, *arguments: object) -> Child:
-        command = (sys.executable, "-m", "tests.crash.programs", program, *map(str, arguments))
-        child = Child(
-            await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=_ROOT, start_new_session=True)
-        )
+        child = Child(*await fork(run, program, *map(str, arguments), stream=1))
         self._all.append(child)
         return child
 

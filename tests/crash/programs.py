@@ -1,4 +1,4 @@
-"""What the processes of these tests run: `python -m tests.crash.programs NAME ARGUMENTS`, and the tools they know."""
+"""What the processes of these tests run, and the tools they know."""
 
 from __future__ import annotations
 
@@ -289,5 +289,6 @@ async def main(name: str, *arguments: str) -> None:
     await PROGRAMS[name](*arguments)
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def run(name: str, *arguments: str) -> None:
+    """Be the program of this name."""
+    asyncio.run(main(name, *arguments))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, cast
@@ -12,7 +11,7 @@ from typing import Any, cast
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 
 from coatcheck.dialects.v2026 import EXTENSION, VERSION
-from tests.fuzz.values import Raw, Twice, hostile, hostile_text, write
+from tests.fuzz.values import Raw, Twice, copied, hostile, hostile_text, write
 
 PATH = "/mcp"
 HOST = b"127.0.0.1:8000"
@@ -209,14 +208,14 @@ class Fuzzer:
         return body
 
     def bent(self, body: Any) -> Any:
-        body = deepcopy(body)
+        body = copied(body)
         for _ in range(self.chance.choice((1, 1, 1, 2, 3))):
             body = self._bend(body)
         return [body, body] if self.chance.random() < 0.01 else body
 
     def _bend(self, body: Any) -> Any:
         """Change one place of a request, however deep."""
-        spots = list(_spots(body))
+        spots = _spots(body)
         if not spots:
             return hostile(self.chance)
         chance = self.chance

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from functools import cache
 from types import SimpleNamespace
 from typing import Annotated, Any, cast
 
@@ -26,7 +27,7 @@ from coatcheck.lifecycle import Completed, Failed, InputRequested
 from coatcheck.payload import encode
 from coatcheck.server import TaskPolicy, TaskServer
 from coatcheck.server.identity import Identity
-from coatcheck.task import Failure
+from coatcheck.task import Failure, InputRequest
 from tests.fuzz.messages import Targets
 
 SECRET = "cf83e1357eefb8bd-secret"
@@ -152,10 +153,15 @@ async def a_held_task(engine: Engine, whose: str | None, secret: str = "") -> Ta
 
 
 async def an_asking_task(engine: Engine, whose: str | None, secret: str = "") -> Task:
-    held = await a_held_task(engine, whose, secret)
-    params = {"message": f"question {secret}", "requestedSchema": _CONTENT}
-    question = request_of("elicitation/create", params, elicitation_answer(_CONTENT))
+    held, question = await a_held_task(engine, whose, secret), a_question(secret)
     return await engine.report(held, InputRequested(1, {"a": question, "b": question}, DAY))
+
+
+@cache
+def a_question(secret: str) -> InputRequest:
+    """Return what such a task asks: always the same, as a schema takes longer to check than a message to answer."""
+    params = {"message": f"question {secret}", "requestedSchema": _CONTENT}
+    return request_of("elicitation/create", params, elicitation_answer(_CONTENT))
 
 
 async def every_kind(engine: Engine, whose: str | None, secret: str = "") -> list[Task]:

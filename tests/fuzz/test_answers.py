@@ -19,7 +19,7 @@ from tests.fuzz.sessions import Session, open_session
 
 pytestmark = pytest.mark.anyio
 
-FEW, MANY = 8, 150
+FEW, MANY = 8, 80
 ASKING = ("ask", "sample", "roots")
 MOST_ANSWERS = 6
 LONGEST_PAUSE = 0.5

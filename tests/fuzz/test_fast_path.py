@@ -20,7 +20,7 @@ from tests.fuzz.served import ALICE, a_server, populate, running, stop
 
 pytestmark = pytest.mark.anyio
 
-FEW, MANY = 500, 8_000
+FEW, MANY = 500, 5_000
 KINDS: dict[str, Callable[[Fuzzer], Message]] = {"polls": Fuzzer.poll, "calls": Fuzzer.call}
 OF_THE_MOMENT = re.compile(rb'"(createdAt|lastUpdatedAt|expiresAt|requestState)":"[^"]*"')
 """What differs between two tasks of the same call, but for the task's id."""

@@ -1,4 +1,4 @@
-"""A hundred thousand messages straight to the application: no 500, no hang, no leak, no row changed."""
+"""Tens of thousands of messages straight to the application: no 500, no hang, no leak, no row changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.fuzz.twins import a_twin
 
 pytestmark = pytest.mark.anyio
 
-FEW, MANY, PAIRS = 1_000, 13_000, 2_000
+FEW, MANY, PAIRS = 1_000, 8_000, 2_000
+"""Of `MANY` there are eight: with what the other modules here send, a hundred thousand messages, new in every run."""
 MOST_LEFT = 150
 """Tasks of the event loop: those of the server, and of sessions that clients of the older generation left open."""
 TOKENS = {None: (None,), "bob": ("token-of-bob",) * 8 + (None, "token-of-nobody")}
@@ -60,7 +61,7 @@ async def test_hostile_messages_do_no_harm(me: str | None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("me", TOKENS)
-async def test_a_hundred_thousand_hostile_messages_do_no_harm(me: str | None, part: int, tmp_path: Path) -> None:
+async def test_tens_of_thousands_of_hostile_messages_do_no_harm(me: str | None, part: int, tmp_path: Path) -> None:
     store = "memory://" if part % 2 else f"sqlite:///{tmp_path}/tasks.db"
     await attack(store, me, MANY, is_as_served=part >= 2)
 

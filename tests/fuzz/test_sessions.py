@@ -21,7 +21,7 @@ from tests.fuzz.twins import a_twin
 
 pytestmark = pytest.mark.anyio
 
-FEW, MANY, PAIRS = 200, 4_000, 500
+FEW, MANY, PAIRS = 200, 2_500, 500
 USERS = (None, "bob")
 
 

@@ -19,7 +19,7 @@ from tests.fuzz.wire import Bytes, Reply, bytes_of, exchange, some_bytes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-MESSAGES, AT_ONCE = 4_000, 10
+MESSAGES, AT_ONCE = 2_500, 25
 MOST_MEGABYTES, MOST_DESCRIPTORS = 80, 10
 
 

@@ -21,7 +21,7 @@ from tests.fuzz.values import write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-LINES, SYNC_EVERY = 4_000, 40
+LINES, SYNC_EVERY = 2_500, 40
 
 
 async def bombard(client: Client, fuzzer: Fuzzer, known: str) -> None:

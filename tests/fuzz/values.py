@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 from random import Random
 from typing import Any, cast
 
@@ -26,24 +26,31 @@ class Twice:
 
 def write(value: Any) -> str:
     """Return `value` as text that is nearly JSON."""
-    match value:
-        case Raw():
-            return str(value)
-        case Twice():
-            return write(value.second)
-        case dict():
-            return "{" + ",".join(_member(key, item) for key, item in cast("dict[str, Any]", value).items()) + "}"
-        case list():
-            return "[" + ",".join(map(write, cast("list[Any]", value))) + "]"
-        case _:
-            return json.dumps(value)
+    # By type, and the likeliest first: a campaign writes a hundred times more values than messages.
+    kind = type(value)
+    if kind is str:
+        return encode_basestring_ascii(value)
+    if kind is dict:
+        return "{" + ",".join([_member(key, item) for key, item in cast("dict[str, Any]", value).items()]) + "}"
+    if kind is list:
+        return "[" + ",".join([write(item) for item in cast("list[Any]", value)]) + "]"
+    if kind is Raw:
+        return str(value)
+    return write(value.second) if kind is Twice else json.dumps(value)
 
 
 def _member(key: str, value: Any) -> str:
-    name = json.dumps(key)
-    if isinstance(value, Twice):
+    name = encode_basestring_ascii(key)
+    if type(value) is Twice:
         return f"{name}:{write(value.first)},{name}:{write(value.second)}"
     return f"{name}:{write(value)}"
+
+
+def copied(value: Any) -> Any:
+    """Return a value whose objects and arrays may be changed without a change to the given one."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in cast("dict[str, Any]", value).items()}
+    return [copied(item) for item in cast("list[Any]", value)] if type(value) is list else value
 
 
 _TEXTS = (
@@ -136,7 +143,7 @@ def _wide(chance: Random) -> Any:
 
 
 def _empty(chance: Random) -> Any:
-    return deepcopy(chance.choice(_EMPTY))
+    return copied(chance.choice(_EMPTY))
 
 
 def _number(chance: Random) -> Any:

@@ -51,6 +51,6 @@ async def served(lots: Lots) -> AsyncGenerator[Served]:
         yield served
 
 
-@pytest.fixture(params=[30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.fixture(params=[30, pytest.param(500, marks=pytest.mark.slow)])
 def races(request: pytest.FixtureRequest, lots: Lots) -> Races:
     return partial(run, lots, request.param)

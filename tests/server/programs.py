@@ -1,4 +1,4 @@
-"""What other processes of these tests run: `python -m tests.server.programs NAME STORE`, and the server they share."""
+"""What other processes of these tests run, on stdio `python -m tests.server.programs STORE`, and the server they share."""
 
 from __future__ import annotations
 
@@ -62,9 +62,11 @@ async def work(server: TaskServer) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
+def run(store: str) -> None:
+    """Be a worker on a store."""
+    asyncio.run(work(build(store)))
+
+
 if __name__ == "__main__":
-    _, program, store = sys.argv
-    if program == "stdio":
-        build(store).run("stdio")
-    else:
-        asyncio.run(work(build(store)))
+    _, store = sys.argv
+    build(store).run("stdio")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.crash.children import Child
+from tests.forked import fork
 from tests.requirements.marks import requirement
-from tests.server.programs import build
+from tests.server.programs import build, run
 from tests.server.wire import OverHTTP, over_http
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 Start = Callable[[], Awaitable[Child]]
 
 
@@ -39,11 +36,7 @@ async def start_worker(url: str) -> AsyncGenerator[Start]:
     children: list[Child] = []
 
     async def start() -> Child:
-        command = (sys.executable, "-m", "tests.server.programs", "work", url)
-        process = await asyncio.create_subprocess_exec(
-            *command, cwd=ROOT, stdin=PIPE, stdout=PIPE, start_new_session=True
-        )
-        children.append(Child(process))
+        children.append(Child(*await fork(run, url, stream=1)))
         await children[-1].says("working")
         return children[-1]
 

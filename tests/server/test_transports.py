@@ -56,9 +56,7 @@ async def http(request: pytest.FixtureRequest) -> AsyncGenerator[WithSDK]:
 @pytest.fixture
 async def stdio(tmp_path: Path) -> AsyncGenerator[WithSDK]:
     url = f"sqlite:///{tmp_path}/tasks.db"
-    program = StdioServerParameters(
-        command=sys.executable, args=["-m", "tests.server.programs", "stdio", url], cwd=ROOT
-    )
+    program = StdioServerParameters(command=sys.executable, args=["-m", "tests.server.programs", url], cwd=ROOT)
     watching = build(url, concurrency=0)
     async with in_memory(watching), Client(program, **client_options()) as client:
         yield WithSDK(client, watching.tasks)

@@ -19,7 +19,7 @@ HOLDING = "Holding"
 LOOK_SECONDS = 0.02
 SIGN_IN = "https://example.org/sign-in?for=you"
 
-server = TaskServer("terminal", version="1", task=QUICK)
+server = TaskServer("terminal", version="1", task=QUICK, grace=0.2)
 
 
 def form(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from coatcheck.client.entries import expanded, servers_of
 from coatcheck.errors import InvalidArgument
 
 FILES = (".mcp.json", "mcp.json")
 """Where names are looked up, in the current folder."""
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _HELP = "a target is a URL, a quoted command line, or a name in .mcp.json"
 
 Destination = str | list[str] | dict[str, Any]
@@ -36,7 +34,7 @@ def find(target: str) -> Destination:
         return _only(Path(target))
     here = {} if " " in target else _servers_here()
     if target in here:
-        return _expanded(here[target], target)
+        return expanded(here[target], target)
     return _command(target, list(here))
 
 
@@ -68,7 +66,7 @@ def _entry(path: Path, name: str) -> dict[str, Any]:
     servers = _read(path)
     if name not in servers:
         raise InvalidArgument(f"There is no server {name!r} in {path}; there is {', '.join(servers) or 'none'}.")
-    return _expanded(servers[name], name)
+    return expanded(servers[name], name)
 
 
 def _only(path: Path) -> dict[str, Any]:
@@ -77,45 +75,17 @@ def _only(path: Path) -> dict[str, Any]:
         there_is = ", ".join(f"{path}:{name}" for name in servers) or "none"
         raise InvalidArgument(f"{path} has {len(servers)} servers; name one of them: there is {there_is}.")
     ((name, entry),) = servers.items()
-    return _expanded(entry, name)
+    return expanded(entry, name)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = cast("Mapping[str, Any] | None", json.loads(path.read_text()))
+        content = json.loads(path.read_text())
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise InvalidArgument(f"{path} is no JSON: {error}.") from error
-    servers: Any = content.get("mcpServers", content.get("servers")) if isinstance(content, Mapping) else None
-    if not isinstance(servers, dict):
+    servers = servers_of(content)
+    if servers is None:
         raise InvalidArgument(f"{path} names no servers; they belong under 'mcpServers'.")
-    return cast("dict[str, Any]", servers)
-
-
-def _expanded(entry: Any, name: str) -> dict[str, Any]:
-    """Return an entry with `${VARIABLE}` and `${VARIABLE:-default}` filled in."""
-    match entry:
-        case {"type": "sse"}:
-            raise InvalidArgument(f"{name} is served over SSE, which is not supported; use its streamable HTTP URL.")
-        case {"url": str()} | {"command": str()}:
-            return {str(word): _fill(value, name) for word, value in cast("Mapping[Any, Any]", entry).items()}
-        case _:
-            raise InvalidArgument(f"The entry of {name} has neither a 'url' nor a 'command'.")
-
-
-def _fill(value: Any, name: str) -> Any:
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found, name), value)
-    if isinstance(value, list):
-        return [_fill(each, name) for each in cast("list[Any]", value)]
-    if isinstance(value, Mapping):
-        return {word: _fill(each, name) for word, each in cast("Mapping[str, Any]", value).items()}
-    return value
-
-
-def _variable(found: re.Match[str], name: str) -> str:
-    value = cast("str | None", os.environ.get(found[1], found[2]))
-    if value is None:
-        raise InvalidArgument(f"The entry of {name} needs the variable {found[1]}, which is not set.")
-    return value
+    return servers

@@ -17,16 +17,23 @@ from coatcheck.server.tasks import tasks_of
 logger = logging.getLogger("coatcheck.serve")
 
 
-def greet(server: MCPServer[Any], bound: socket.socket, path: str, workers: int, form: LogFormat) -> None:
-    """Tell where the server is, what it offers and where its tasks are kept."""
+def greet(
+    server: MCPServer[Any],
+    bound: socket.socket,
+    path: str,
+    workers: int,
+    form: LogFormat,
+    *,
+    servers: str | None = None,
+) -> None:
+    """Tell where the server is, what it offers and where its tasks are kept. `servers`: those behind it."""
     host, port = bound.getsockname()[:2]
     tools = [tool.name for tool in asyncio.run(server.list_tools())]
-    said = {
-        "endpoint": f"http://{f'[{host}]' if ':' in host else host}:{port}{path}",
-        "tools": ", ".join(tools) or "none",
-    }
+    said = {"endpoint": f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"}
+    said |= {"servers": servers} if servers is not None else {"tools": ", ".join(tools) or "none"}
     if tasks := tasks_of(server):
-        said |= {"tasks": ", ".join(tasks.describe()) or "none", "store": tasks.url(server.name)}
+        described = {} if servers is not None else {"tasks": ", ".join(tasks.describe()) or "none"}
+        said |= {**described, "store": tasks.url(server.name)}
     if workers > 1:
         said["workers"] = f"{workers} processes"
     title = f"coatcheck {coatcheck.__version__}: {server.name}"

@@ -17,6 +17,7 @@ from coatcheck.client.desk import Desk
 from coatcheck.client.generations import Call, new_key
 from coatcheck.client.handle import Read, TaskHandle
 from coatcheck.client.ledger import Ledger
+from coatcheck.client.link import Link
 from coatcheck.client.results import ToolResult, convert, failure_of, read_result
 from coatcheck.client.targets import Targetable, target_of
 from coatcheck.client.tools import ToolInfo
@@ -81,7 +82,7 @@ class Client:
         )
         make = partial(Connection, self._target, callbacks, client_info, mode)
         seconds = duration("patience", patience).total_seconds()
-        self._desk = Desk(make, self._target.label, seconds, push=push)
+        self._desk = Desk(make, lambda make: Link(make, self._target.label, seconds), push=push)
 
     async def __aenter__(self) -> Self:
         """Connect.

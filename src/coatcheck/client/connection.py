@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, cast
@@ -49,6 +49,10 @@ class ConnectionLost(Exception):
         self.was_sent, self.is_final = trouble.was_sent, is_final
 
 
+Answer = Callable[[str, Json, str | None], Awaitable[Json]]
+"""Answers a question as it is on the wire: its method, its params, and the call or task it is of, if that is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Callbacks:
     """What the client can be asked and told, in the SDK's own form."""
@@ -59,8 +63,14 @@ class Callbacks:
     logging: LoggingFnT | None = None
     answers_later: bool = False
     """Whether servers may ask what there is no callback for."""
+    answer: Answer | None = None
+    """Instead of all others: for who passes questions on as they are."""
+    declared: Mapping[str, Any] | None = None
+    """What to say of the client's capabilities then."""
 
     def can_answer(self, method: str) -> bool:
+        if self.answer:
+            return True
         match method:
             case "elicitation/create":
                 return self.elicitation is not None
@@ -78,15 +88,17 @@ class Connection:
         info: types.Implementation | None,
         mode: str,
         listener: Listener,
+        hears: Callable[[str], None] | None = None,
     ) -> None:
+        """`hears`: told of what a process of ours writes to its stderr."""
         self._target, self._callbacks, self._info, self._mode = target, callbacks, info, mode
         self._listener = listener
-        self._troubles = Troubles()
+        self._troubles = Troubles(hears=hears)
         self._tickets = itertools.count(1)
         self._closing = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running: asyncio.Task[None] | None = None
-        self._wire: Wire
+        self._wire: Wire | None = None
         self.session: ClientSession
 
     async def open(self) -> None:
@@ -119,7 +131,7 @@ class Connection:
 
     @property
     def is_broken(self) -> bool:
-        return self._running is None or self._running.done()
+        return self._running is None or self._running.done() or (self._wire is not None and self._wire.is_over)
 
     @property
     def version(self) -> str:
@@ -163,6 +175,7 @@ class Connection:
             ConnectionLost: There is none, and it may not even have been sent.
             MCPError: The server answered with an error.
         """
+        assert self._wire
         opts: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.version, **(headers or {})}}
         if self.is_modern:
             params = {**params, "_meta": {**(params.get("_meta") or {}), **self._wire.envelope}}
@@ -178,8 +191,10 @@ class Connection:
         except MCPError as error:
             raise self._judged(error, self._troubles.of.pop(ticket, None)) from error
 
-    async def put(self, method: str, params: Json, request_id: str | int) -> Json:
-        """Put a question to the client's callbacks, and return the answer."""
+    async def put(self, method: str, params: Json, request_id: str | int, about: str | None = None) -> Json:
+        """Put a question to the client's callbacks, and return the answer. `about`: the call or task it is of."""
+        if self._callbacks.answer:
+            return await self._callbacks.answer(method, params, about)
         return await put(self.session, method, params, request_id)
 
     def can_answer(self, method: str) -> bool:
@@ -189,7 +204,7 @@ class Connection:
         later: Any = _later if self._callbacks.answers_later else None
         async with AsyncExitStack() as stack:
             read, write = await stack.enter_async_context(self._target.open(self._troubles))
-            self._wire = Wire(JSONRPCDispatcher(read, write), self._listener)
+            self._wire = Wire(JSONRPCDispatcher(read, write), self._listener, self._callbacks.declared)
             self.session = await stack.enter_async_context(
                 ClientSession(
                     dispatcher=cast("Any", self._wire),

@@ -34,17 +34,26 @@ from coatcheck.task import Status
 
 
 class Desk:
-    def __init__(self, make: Callable[[Hearing], Connection], label: str, patience: float, *, push: bool) -> None:
+    def __init__(
+        self,
+        make: Callable[[Hearing], Connection],
+        link: Callable[[Callable[[], Connection]], Link],
+        *,
+        push: bool,
+        passes_on: bool = False,
+    ) -> None:
+        """`passes_on`: whether all is left to the server, also what to say of a tool that it does not list."""
+        self._passes_on = passes_on
         self.holder = name_worker()
         self.ledger: Ledger | None = None
         self.target: Mapping[str, Any] = {}
         self._news = News()
-        self._hearing = Hearing(self._news, lambda: self.link.connection)
-        self.link = Link(lambda: make(self._hearing), label, patience)
+        self.hearing = Hearing(self._news, lambda: self.link.connection)
+        self.link = link(lambda: make(self.hearing))
         self._push = Push(self.link, self._news) if push else None
         if self._push:
-            self._hearing.acknowledged = self._push.acknowledged
-        self._hearing.tools_changed = self._forget_tools
+            self.hearing.acknowledged = self._push.acknowledged
+        self.hearing.tools_changed = self._forget_tools
         self._tools: dict[str, ToolInfo] | None = None
         self._handles: WeakSet[TaskHandle[Any]] = WeakSet()
         self._calling: set[asyncio.Task[Started]] = set()
@@ -109,6 +118,15 @@ class Desk:
             source = LocalCall(entry.key, _refused(error), lambda task: self._remote(task, keeping))
             return self._handle(entry.tool, source, keeping, read)
 
+    async def repeat(self, call: Call, read: Read[Any]) -> TaskHandle[Any]:
+        """Hand in a call that may have been handed in before.
+
+        Raises:
+            Interrupted: The server cannot tell repeats.
+        """
+        keeping = Keeping(None, call.key)
+        return self._started(call, await self._send_again(call, keeping), keeping, read)
+
     async def _send_again(self, call: Call, keeping: Keeping) -> Started:
         """Send a call that may have been sent before, if the server can tell.
 
@@ -129,9 +147,11 @@ class Desk:
         if tool not in await self.tools():
             self._forget_tools()
         tools = await self.tools()
-        if tool not in tools:
-            raise UnknownTool(tool, list(tools))
-        return tools[tool]
+        if tool in tools:
+            return tools[tool]
+        if self._passes_on:
+            return ToolInfo(name=tool, task_support="unknown")
+        raise UnknownTool(tool, list(tools))
 
     async def _send(self, call: Call, keeping: Keeping, *, has_listed: bool = False) -> Started:
         """Send a call: again, if that does no harm or it cannot have arrived."""
@@ -143,7 +163,7 @@ class Desk:
             return await generation(connection).start(call, info, questions.ask)
 
         connection = await self.link.run(itself)
-        is_repeatable = connection.takes_keys or info.is_idempotent
+        is_repeatable = connection.takes_keys or (info.is_idempotent and not self._passes_on)
         try:
             return await self.link.run(send, is_repeatable=is_repeatable)
         except ConnectionLost as error:
@@ -162,14 +182,14 @@ class Desk:
             source: RemoteTask | LocalCall = self._remote(started, keeping)
         else:
             source = LocalCall.ended(call.key, started)
-        self._hearing.calls[call.key] = source
+        self.hearing.calls[call.key] = source
         return self._handle(call.tool, source, keeping, read)
 
     def _remote(self, snapshot: Snapshot, keeping: Keeping, *, is_known: bool = True) -> RemoteTask:
-        questions = self._hearing.questions.get(snapshot.id)  # another handle of the same task may have asked
+        questions = self.hearing.questions.get(snapshot.id)  # another handle of the same task may have asked
         if questions is None:
             questions = Questions(partial(self._put, snapshot.id), keeping, lambda: self.link.losses)
-            self._hearing.questions[snapshot.id] = questions
+            self.hearing.questions[snapshot.id] = questions
         return RemoteTask(snapshot, self.link, self._news, self._push, questions, is_known=is_known)
 
     def _local(self, call: Call, keeping: Keeping) -> LocalCall:
@@ -177,7 +197,7 @@ class Desk:
         self._calling.add(calling)  # also if nobody keeps the handle
         calling.add_done_callback(self._calling.discard)
         source = LocalCall(call.key, calling, lambda task: self._remote(task, keeping))
-        self._hearing.calls[call.key] = source
+        self.hearing.calls[call.key] = source
         return source
 
     def _handle(self, tool: str | None, source: Source, keeping: Keeping, read: Read[Any]) -> TaskHandle[Any]:
@@ -187,7 +207,7 @@ class Desk:
 
     async def _put(self, name: str, question: Question) -> Json:
         connection = await self.link.run(itself)
-        return await connection.put(question.method, dict(question.params), name)
+        return await connection.put(question.method, dict(question.params), name, name)
 
     def _entry(self, call: Call) -> Entry:
         ttl = call.ttl.total_seconds() if call.ttl else None

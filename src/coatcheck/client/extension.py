@@ -125,7 +125,7 @@ class _SessionChannel:
         answer = await self._session.send_request(request, _Anything, timeout and self._timeout)
         return answer.model_dump(by_alias=True, mode="json")
 
-    async def put(self, method: str, params: Json, request_id: str | int) -> Json:
+    async def put(self, method: str, params: Json, request_id: str | int, about: str | None = None) -> Json:
         return await put(self._session, method, params, request_id)
 
     def can_answer(self, method: str) -> bool:

@@ -33,6 +33,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """What makes repeats of it one; its progress is told under the same name."""
     ttl: timedelta | None = None
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """What else goes into the request's `_meta`."""
 
 
 Started = Snapshot | Json
@@ -66,7 +68,7 @@ def new_key() -> str:
 
 
 def _params(connection: Channel, call: Call) -> Json:
-    meta: Json = {"progressToken": call.key}
+    meta: Json = {**call.meta, "progressToken": call.key}
     if connection.takes_keys:
         meta[IDEMPOTENCY_KEY] = call.key
     return {"name": call.tool, "arguments": dict(call.arguments), "_meta": meta}

@@ -37,6 +37,9 @@ class Hearing:
         """By progress token."""
         self.acknowledged: Callable[[Params], None] = lambda _: None
         self.tools_changed: Callable[[], None] = lambda: None
+        self.overhears: Callable[[str, Params], None] = lambda method, params: None
+        """Told of everything that is no news of a task."""
+        self.ended: Callable[[], None] = lambda: None
 
     def notified(self, method: str, params: Params) -> bool:
         match method:
@@ -52,6 +55,7 @@ class Hearing:
                 self.acknowledged(params)
             case _:
                 pass
+        self.overhears(method, params)
         return False
 
     async def asked(self, method: str, params: Json, request_id: str | int) -> Json:

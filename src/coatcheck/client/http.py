@@ -57,6 +57,8 @@ class Troubles:
     of: dict[str, Trouble] = field(default_factory=dict[str, Trouble])
     last_words: Callable[[], str] = lambda: ""
     """What the server said when it ended, if it is a process of ours."""
+    hears: Callable[[str], None] | None = None
+    """Told of every line such a process writes to its stderr."""
 
 
 def http_client(troubles: Troubles, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:

@@ -7,9 +7,9 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, cast
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Protocol, TextIO, cast
 
 import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -24,6 +24,8 @@ from coatcheck.errors import CannotConnect, InvalidArgument
 Streams = tuple[Any, Any]
 Targetable = str | Sequence[str] | Mapping[str, Any] | StdioServerParameters | MCPServer[Any] | Server[Any]
 _LAST_WORDS = 2000
+_LONGEST_LINE = 65536
+_FAREWELL_SECONDS = 0.5
 
 
 class Target(Protocol):
@@ -130,15 +132,62 @@ class Command:
         executable, *args = self._command
         if shutil.which(executable, path=self._env.get("PATH") if self._env else None) is None:
             raise CannotConnect(f"There is no command {executable!r}; is it installed, and on the PATH?")
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
-            troubles.last_words = lambda: _tail(said.fileno())
-            parameters = StdioServerParameters(command=executable, args=args, env=self._env, cwd=self._cwd)
-            try:
-                async with stdio_client(parameters, errlog=said) as streams:
-                    yield streams
-            finally:
-                words = _tail(said.fileno())
-                troubles.last_words = lambda: words
+        parameters = StdioServerParameters(command=executable, args=args, env=self._env, cwd=self._cwd)
+        async with _stderr_of(troubles) as stderr, stdio_client(parameters, errlog=stderr) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _stderr_of(troubles: Troubles) -> AsyncGenerator[TextIO]:
+    """Give what a process may write its stderr to: kept for its last words, or heard line by line."""
+    if troubles.hears:
+        async with _heard(troubles, troubles.hears) as stderr:
+            yield stderr
+        return
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        troubles.last_words = lambda: _tail(said.fileno())
+        try:
+            yield said
+        finally:
+            words = _tail(said.fileno())
+            troubles.last_words = lambda: words
+
+
+@asynccontextmanager
+async def _heard(troubles: Troubles, hears: Callable[[str], None]) -> AsyncGenerator[TextIO]:
+    last: list[str] = []
+    troubles.last_words = lambda: last[-1] if last else ""
+    reading, writing = os.pipe()
+    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
+    )
+
+    async def listen() -> None:
+        while line := await _line(reader):
+            if said := line.decode(errors="replace").strip():
+                last[:] = [said]
+                hears(said)
+
+    listening = asyncio.create_task(listen())
+    try:
+        with os.fdopen(writing, "w") as stderr:
+            yield stderr
+        with suppress(TimeoutError):  # what the process started in its turn may hold the other end for long
+            await asyncio.wait_for(asyncio.shield(listening), _FAREWELL_SECONDS)
+    finally:
+        listening.cancel()
+        transport.close()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Return the next line, or as much of it as anyone wants to read at once."""
+    try:
+        return await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except asyncio.LimitOverrunError as error:
+        return await reader.read(error.consumed)
 
 
 def _tail(descriptor: int) -> str:

@@ -28,6 +28,8 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may be called again without harm, if one can believe the server."""
     headers: Mapping[tuple[str, ...], str] = msgspec.field(default_factory=dict[tuple[str, ...], str])
     """Which arguments are repeated in headers of HTTP."""
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """As the server says it."""
 
     def headers_for(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         return mcp_param_headers(dict(self.headers), arguments) if self.headers else {}
@@ -70,6 +72,7 @@ def _info(raw: Any, connection: Connection) -> ToolInfo | None:
         task_support=_task_support(tool, connection),
         is_idempotent=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
         headers=x_mcp_header_map(schema) if connection.is_modern else {},
+        raw=tool,
     )
 
 

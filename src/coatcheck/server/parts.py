@@ -12,7 +12,8 @@ from coatcheck.server.calls.caller import MODERN, Acquaintances
 from coatcheck.server.calls.calls import Calls
 from coatcheck.server.calls.toolbox import Toolbox
 from coatcheck.server.discovery import Discovery
-from coatcheck.server.hook import Hook, RequestContext
+from coatcheck.server.hook import Hook, RequestContext, Step
+from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.polling import PollLimit, Polls
 from coatcheck.server.runtime import Runtime
 from coatcheck.server.settings import Settings
@@ -24,26 +25,28 @@ from coatcheck.server.v2026.methods import Methods as NewerMethods
 
 
 class Parts:
-    def __init__(self, settings: Settings, poll_limit: PollLimit | None) -> None:
+    def __init__(
+        self, settings: Settings, poll_limit: PollLimit | None, policies: dict[str, TaskPolicy] | None = None
+    ) -> None:
+        """`policies`: where those of tools are found by name, if not among the tools that were registered."""
         self.runtime = Runtime(settings, lambda: self.toolbox.all())
-        self.toolbox = Toolbox(self.runtime)
+        self.toolbox = Toolbox(self.runtime, policies)
         self.polls = Polls(self.runtime, poll_limit)
         self.ticket_tools = TicketTools(self.runtime) if settings.has_ticket_tools else None
-        acquaintances = Acquaintances()
+        self.acquaintances = acquaintances = Acquaintances()
         self.calls = Calls(self.runtime, self.toolbox, acquaintances)
         self._older = OlderMethods(self.runtime, self.polls, acquaintances)
         self._newer = NewerMethods(self.runtime, self.polls, settings.needs_name)
         names = self.ticket_tools.names if self.ticket_tools else frozenset[str]()
-        told = Discovery(self.runtime, self.toolbox.policies, acquaintances, names)
-        self.hook = Hook(
-            {
-                "initialize": told.initialize,
-                "server/discover": told.discover,
-                "tools/list": told.list_tools,
-                "tools/call": _pass_on,
-                LISTEN: self._listen,
-            }
-        )
+        self.told = Discovery(self.runtime, self.toolbox.policies, acquaintances, names)
+        self.steps: dict[str, Step] = {
+            "initialize": self.told.initialize,
+            "server/discover": self.told.discover,
+            "tools/list": self.told.list_tools,
+            "tools/call": _pass_on,
+            LISTEN: self._listen,
+        }
+        self.hook = Hook(self.steps)
 
     def methods(self) -> Sequence[MethodBinding]:
         return bindings(self._older, self._newer)

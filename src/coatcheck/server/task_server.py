@@ -57,7 +57,7 @@ class TaskServer(MCPServer[Any]):
     ) -> None:
         """Take what `MCPServer` takes, as keywords, and what `Tasks` takes."""
         bus = InMemorySubscriptionBus() if subscriptions in (None, False) else subscriptions
-        self.tasks = Tasks(
+        self.tasks = self._tasks(
             store,
             default=task,
             policy=policy,
@@ -83,6 +83,9 @@ class TaskServer(MCPServer[Any]):
             tools=[self._adapted(tool) for tool in tools],
             **_sealed(options, name),
         )
+
+    def _tasks(self, store: str | None, **settings: Any) -> Tasks:
+        return Tasks(store, **settings)
 
     def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, name: str | None = None, *, task: TaskWish | None = None, **options: Any

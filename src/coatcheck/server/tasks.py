@@ -84,7 +84,10 @@ class Tasks(Extension):
             lifespan=lifespan,
         )
         limit = None if poll_limit is None else PollLimit(poll_limit)
-        self._parts = Parts(self._settings, limit)
+        self._parts = self._made_of(self._settings, limit)
+
+    def _made_of(self, settings: Settings, limit: PollLimit | None) -> Parts:
+        return Parts(settings, limit)
 
     # For authors
 

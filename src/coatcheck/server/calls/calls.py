@@ -98,7 +98,7 @@ class Calls:
         """Make a task for a caller that knows what to do with it."""
         served = self._runtime.running
         with as_protocol_errors():
-            ttl = _wish(params, served.engine.policy) if ctx.protocol_version in HANDSHAKE else UNSET
+            ttl = wished_ttl(params, served.engine.policy) if ctx.protocol_version in HANDSHAKE else UNSET
         if answer := await _before_the_body(params, ctx, call_next):
             return answer
         with as_protocol_errors():
@@ -204,7 +204,7 @@ async def _before_the_body(params: CallToolRequestParams, ctx: RequestContext, c
     return answer
 
 
-def _wish(params: CallToolRequestParams, policy: Policy) -> Duration | UnsetType | None:
+def wished_ttl(params: CallToolRequestParams, policy: Policy) -> Duration | UnsetType | None:
     """Return the lifetime a client of 2025-11-25 asks for; without end is cut as any other wish.
 
     Raises:

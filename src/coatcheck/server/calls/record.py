@@ -40,8 +40,14 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 _decoder = msgspec.json.Decoder(Request)
 
 
-def read_request(ctx: RequestContext, params: CallToolRequestParams, *, is_held: bool = False) -> Payload:
-    """Return what to remember of a call, as a task's `meta`.
+def read_request(
+    ctx: RequestContext,
+    params: CallToolRequestParams,
+    *,
+    is_held: bool = False,
+    more: Mapping[str, Any] | None = None,
+) -> Payload:
+    """Return what to remember of a call, as a task's `meta`; with `more` in its `_meta`, which is ours.
 
     Raises:
         InvalidArgument: It has no JSON form.
@@ -51,6 +57,7 @@ def read_request(ctx: RequestContext, params: CallToolRequestParams, *, is_held:
     envelope = dict(cast("dict[str, Any]", meta)) if isinstance(meta, dict) else {}
     if ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
         envelope |= _said_hello(ctx)
+    envelope |= more or {}
     responses, state = raw.get("inputResponses"), params.request_state
     return write_request(ctx.protocol_version, envelope, responses, state, is_held=is_held)
 

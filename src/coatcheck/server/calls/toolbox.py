@@ -26,9 +26,9 @@ class SimpleTool:
 
 
 class Toolbox:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, policies: dict[str, TaskPolicy] | None = None) -> None:
         self._runtime = runtime
-        self.policies: dict[str, TaskPolicy] = {}
+        self.policies: dict[str, TaskPolicy] = {} if policies is None else policies
         self.simple: dict[str, SimpleTool] = {}
         self.plain: set[str] = set()
         """Tools that are never tasks, but take a `TaskContext`."""

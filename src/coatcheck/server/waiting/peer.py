@@ -83,7 +83,7 @@ class Peer:
             MCPError: The client answered with an error.
             Unreachable: It cannot be asked.
         """
-        return await self._send(request.method, self._params(request, task_id, key))
+        return await self.send(request.method, self._params(request, task_id, key))
 
     def takes_tasks(self, request: InputRequest) -> bool:
         """Whether the client would rather be given the question as a task of its own."""
@@ -102,21 +102,21 @@ class Peer:
     async def hand_in(self, request: InputRequest, task_id: str, key: str, ttl: int | None) -> dict[str, Any]:
         """Give the client a question as a task, and return what it said: `task`, or already the answer."""
         terms = {} if ttl is None else {"ttl": ttl}
-        return await self._send(request.method, {**self._params(request, task_id, key), "task": terms})
+        return await self.send(request.method, {**self._params(request, task_id, key), "task": terms})
 
     async def collect(self, client_task: str) -> dict[str, Any]:
         """Poll a task the client has, and return its result."""
         while True:
-            seen = await self._send("tasks/get", {"taskId": client_task})
+            seen = await self.send("tasks/get", {"taskId": client_task})
             status = seen.get("status")
             if isinstance(status, str) and status in _TERMINAL:
-                return await self._send("tasks/result", {"taskId": client_task})
+                return await self.send("tasks/result", {"taskId": client_task})
             await asyncio.sleep(_pause(seen.get("pollInterval")))
 
     async def withdraw(self, client_task: str) -> None:
         """Tell the client that its task is not needed any more."""
         with suppress(MCPError, Unreachable):
-            await self._send("tasks/cancel", {"taskId": client_task})
+            await self.send("tasks/cancel", {"taskId": client_task})
 
     def _params(self, request: InputRequest, task_id: str, key: str) -> dict[str, Any]:
         params: dict[str, Any] = decode(request.params)
@@ -124,7 +124,8 @@ class Peer:
             return params
         return {**params, "_meta": {**(params.get("_meta") or {}), **v2025.related(task_id), QUESTION_KEY: key}}
 
-    async def _send(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def send(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Send any request, and return whatever is the answer."""
         session = self._ctx.session
         own_stream = ServerMessageMetadata(related_request_id=self._ctx.request_id)
         try:

@@ -1,0 +1,136 @@
+"""`coatcheck proxy`: one server in front of any number of others, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coatcheck.cli.greeting import greet
+from coatcheck.cli.http import bind, serve_http
+from coatcheck.cli.logs import LogFormat, configure_logs
+from coatcheck.cli.stdio import serve_stdio
+from coatcheck.errors import InvalidArgument
+from coatcheck.proxy.config import Config, read_config
+from coatcheck.proxy.gateway import Gateway
+from coatcheck.proxy.settings import ProxySettings
+from coatcheck.server.settings import LENIENT_VARIABLE, STORE_VARIABLE, default_store
+from coatcheck.server.tasks import tasks_of
+
+CONFIG_VARIABLE = "COATCHECK_PROXY_CONFIG"
+
+ConfigFile = Annotated[
+    Path,
+    typer.Option("--config", "-c", help="The servers: a file with `mcpServers` in it.", envvar=CONFIG_VARIABLE),
+]
+Address = Annotated[str | None, typer.Option(help="Serve streamable HTTP at host:port, and not stdio.")]
+Path_ = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
+Tools = Annotated[
+    bool,
+    typer.Option("--tools", help="Show the meta tools (execute_tool, await_activity, …) in place of the servers' own."),
+]
+NoPrefix = Annotated[
+    bool, typer.Option("--no-prefix", help="Leave names as they are; for a file with one server in it.")
+]
+PromoteAfter = Annotated[
+    float, typer.Option(min=0.001, help="Seconds after which a call that has not ended becomes a task.")
+]
+StoreURL = Annotated[
+    str | None,
+    typer.Option(
+        help="Where tasks are kept, as `sqlite:///tasks.db`. [default: a file in the user's state folder]",
+        envvar=STORE_VARIABLE,
+    ),
+]
+Shared = Annotated[
+    bool,
+    typer.Option(
+        "--shared", help="Callers without a name are not one person: keep from each what is not known to be theirs."
+    ),
+]
+LenientHeaders = Annotated[
+    bool, typer.Option("--lenient-headers", help="Serve clients that leave out the Mcp-Name header, as FastMCP 4 does.")
+]
+Format = Annotated[LogFormat, typer.Option(help="How to log, on stderr.")]
+Level = Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")]
+
+
+def proxy(
+    config: ConfigFile = Path("mcp.json"),
+    http: Address = None,
+    tools: Tools = False,
+    no_prefix: NoPrefix = False,
+    promote_after: PromoteAfter = 10.0,
+    store: StoreURL = None,
+    path: Path_ = "/mcp",
+    shared: Shared = False,
+    lenient_headers: LenientHeaders = False,
+    log_format: Format = LogFormat.TEXT,
+    log_level: Level = "warning",
+) -> None:
+    """Give tasks to any MCP servers: stand between them and their clients.
+
+    A call that takes longer than a few seconds becomes a task, or a ticket for clients that know no tasks, and its
+    result waits for whoever asks for it.
+
+    Examples:
+
+        coatcheck proxy --config mcp.json
+
+        coatcheck proxy --config mcp.json --http 127.0.0.1:8000
+
+        coatcheck proxy --config mcp.json --tools
+    """
+    configure_logs(log_format, log_level)
+    found = _read(config, no_prefix=no_prefix)
+    if store:
+        os.environ[STORE_VARIABLE] = store
+    if lenient_headers:
+        os.environ[LENIENT_VARIABLE] = "1"
+    settings = ProxySettings(
+        promote_after=promote_after,
+        prefixes=not no_prefix,
+        has_meta_tools=tools,
+        is_for_one=not shared and (http is None or _is_loopback(http)),
+    )
+    server = Gateway(found.servers, store=store or _store(config), settings=settings)
+    tasks = tasks_of(server)
+    assert tasks
+    asyncio.run(tasks.check(server.name))
+    if http is None:
+        raise typer.Exit(serve_stdio(server))
+    with closing(bind(http)) as bound:
+        greet(server, bound, path, 1, log_format, servers=", ".join(found.servers) or "none")
+        raise typer.Exit(serve_http(server, bound, path, is_alone=True))
+
+
+def _read(path: Path, *, no_prefix: bool) -> Config:
+    found = read_config(path)
+    for problem in found.problems:
+        print(problem, file=sys.stderr, flush=True)
+    if found.problems and not found.servers:
+        raise InvalidArgument(f"None of the servers in {path} can be used.")
+    if no_prefix and len(found.servers) != 1:
+        raise InvalidArgument(f"--no-prefix is for one server, but {path} has {len(found.servers)}.")
+    return found
+
+
+def _store(config: Path) -> str:
+    """Return where a proxy keeps its tasks if nobody says: found again by the same file."""
+    told = hashlib.sha256(str(config.absolute()).encode()).hexdigest()[:8]
+    return default_store(f"proxy-{config.stem.lstrip('.')}-{told}")
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]") or "127.0.0.1"
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""The proxy: tasks for every MCP server there is."""

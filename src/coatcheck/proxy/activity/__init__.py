@@ -1,0 +1,1 @@
+"""What has happened in a session of the proxy: events, logs, notifications, timers."""

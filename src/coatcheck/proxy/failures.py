@@ -1,0 +1,63 @@
+"""What goes wrong with upstreams, as errors of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+
+from coatcheck.dialects.words import INTERNAL_ERROR, REQUEST_CANCELLED
+from coatcheck.errors import (
+    CannotConnect,
+    CoatcheckError,
+    Interrupted,
+    NotAnswered,
+    TaskCancelled,
+    TaskLost,
+    ToolFailed,
+)
+
+UNREACHABLE = -32091
+STATE_UNKNOWN = -32092
+"""Nobody can tell whether the call was carried out."""
+
+
+class Unreachable(CannotConnect):
+    """A server is not there just now. `when`: how it is being tried to reach it."""
+
+    def __init__(self, server: str, reason: str, when: Mapping[str, Any]) -> None:
+        super().__init__(f"Server {server!r} cannot be reached: {reason}")
+        self.server, self.when = server, when
+
+
+def as_mcp_error(error: BaseException, server: str) -> MCPError:
+    """Return an error of a call as its caller gets it: what the upstream itself said, word for word."""
+    if said := _said(error):
+        return said
+    match error:
+        case Unreachable():
+            return MCPError(UNREACHABLE, str(error), {"server": server, **error.when})
+        case CannotConnect():
+            return MCPError(UNREACHABLE, f"Server {server!r} cannot be reached: {error}", {"server": server})
+        case ToolFailed() | NotAnswered():
+            return MCPError(INTERNAL_ERROR if error.code is None else error.code, error.message, error.data)
+        case Interrupted():
+            return MCPError(STATE_UNKNOWN, str(error), {"server": server, "stateUnknown": True})
+        case TaskLost():
+            return MCPError(STATE_UNKNOWN, str(error), {"server": server, "stateUnknown": True})
+        case TaskCancelled():
+            return MCPError(REQUEST_CANCELLED, str(error))
+        case CoatcheckError():
+            return MCPError(INTERNAL_ERROR, str(error))
+        case _:
+            return MCPError(INTERNAL_ERROR, f"The call of server {server!r} failed: {error}")
+
+
+def _said(error: BaseException | None) -> MCPError | None:
+    """Return the error of the protocol that an error of ours was made of."""
+    while error is not None and not isinstance(error, MCPError):
+        if isinstance(error, ToolFailed | TaskLost | CannotConnect):
+            return None
+        error = error.__cause__
+    return error

@@ -1,0 +1,81 @@
+"""`Gateway`: an MCP server whose tools, resources and prompts are those of other servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.subscriptions import SubscriptionBus
+
+from coatcheck.policy import Policy
+from coatcheck.proxy.config import ServerEntry
+from coatcheck.proxy.parts import ProxyParts
+from coatcheck.proxy.settings import ProxySettings
+from coatcheck.server.parts import Parts
+from coatcheck.server.polling import PollLimit
+from coatcheck.server.settings import Settings
+from coatcheck.server.task_server import TaskServer
+from coatcheck.server.tasks import Tasks
+
+_FOREVER = timedelta(days=36500)
+VERSION = "0.1.0"
+
+
+class Gateway(TaskServer):
+    """The proxy. `entries` are the servers behind it; `store` is where tasks and events are kept."""
+
+    def __init__(
+        self,
+        entries: Mapping[str, ServerEntry],
+        *,
+        name: str = "coatcheck-proxy",
+        store: str | None = None,
+        settings: ProxySettings = ProxySettings(),
+        **options: Any,
+    ) -> None:
+        self._entries, self._settings = entries, settings
+        # A call that waits for an answer cannot be put aside: it is open at a server.
+        policy = Policy(quota=settings.max_tasks, retention=settings.retention, park_after=_FOREVER)
+        super().__init__(
+            name,
+            version=VERSION,
+            store=store,
+            policy=policy,
+            grace=timedelta(seconds=0.1),  # what can go on goes on at the servers, and is found again there
+            bind_sessions=True,
+            fallback_tools=not settings.has_meta_tools,
+            **options,
+        )
+
+    def _tasks(self, store: str | None, **settings: Any) -> Tasks:
+        return ProxyTasks(self, self._entries, self._settings, store, **settings)
+
+
+class ProxyTasks(Tasks):
+    """Tasks whose tools are elsewhere."""
+
+    _parts: ProxyParts
+
+    def __init__(
+        self,
+        server: Gateway,
+        entries: Mapping[str, ServerEntry],
+        settings: ProxySettings,
+        store: str | None,
+        *,
+        subscriptions: SubscriptionBus,
+        **options: Any,
+    ) -> None:
+        self._server, self._entries, self._bus, self._proxy_settings = server, entries, subscriptions, settings
+        super().__init__(store, subscriptions=subscriptions, **options)
+
+    def _made_of(self, settings: Settings, limit: PollLimit | None) -> Parts:
+        return ProxyParts(settings, limit, self._server, self._entries, self._bus, self._proxy_settings)
+
+    @asynccontextmanager
+    async def lifespan(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
+        async with super().lifespan(server) as state, self._parts.serving():
+            yield state

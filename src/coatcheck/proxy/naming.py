@@ -1,0 +1,46 @@
+"""What is an upstream's is shown under its server's name: `server__tool`, and `server+scheme://…`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+SEPARATOR = "__"
+_NO_SCHEME = re.compile(r"[^A-Za-z0-9.-]+")
+
+
+class Naming:
+    """Names of tools and prompts, and URIs of resources, with and without a prefix."""
+
+    def __init__(self, *, prefixes: bool = True) -> None:
+        """`prefixes=False`: there is but one server, and its names stay as they are."""
+        self._prefixes = prefixes
+
+    def name(self, server: str, name: str) -> str:
+        return f"{server}{SEPARATOR}{name}" if self._prefixes else name
+
+    def find(self, name: str, servers: Collection[str]) -> tuple[str, str] | None:
+        """Return the server and its own word for what is shown as `name`: of several, the longest server's name."""
+        if not self._prefixes:
+            return next(((server, name) for server in servers), None)
+        fitting = [server for server in servers if name.startswith(server + SEPARATOR)]
+        if not fitting:
+            return None
+        server = max(fitting, key=len)
+        return server, name[len(server) + len(SEPARATOR) :]
+
+    def uri(self, server: str, uri: str) -> str:
+        return f"{_scheme(server)}+{uri}" if self._prefixes else uri
+
+    def find_uri(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
+        if not self._prefixes:
+            return next(((server, uri) for server in servers), None)
+        scheme, plus, rest = uri.partition("+")
+        server = next((server for server in servers if _scheme(server) == scheme), None) if plus else None
+        return (server, rest) if server is not None else None
+
+
+def _scheme(server: str) -> str:
+    """Return a server's name as the beginning of a URI's scheme, which has fewer letters."""
+    slug = _NO_SCHEME.sub("-", server).strip("-.").lower()
+    return slug if slug[:1].isalpha() else f"s{slug}"

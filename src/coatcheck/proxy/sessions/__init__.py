@@ -1,0 +1,1 @@
+"""Sessions: what the proxy has for each of its clients."""

@@ -1,0 +1,126 @@
+"""Tasks of upstreams' tools, as both faces make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    CallToolRequestParams,
+)
+from msgspec import structs
+
+from coatcheck.client.generations import new_key
+from coatcheck.client.wire import Json
+from coatcheck.dialects.words import IDEMPOTENCY_KEY
+from coatcheck.payload import encode
+from coatcheck.proxy.naming import Naming
+from coatcheck.proxy.servers import Servers
+from coatcheck.proxy.sessions.session import Session
+from coatcheck.proxy.sessions.sessions import Sessions
+from coatcheck.proxy.upstreams.call import UpstreamCall
+from coatcheck.proxy.work import UPSTREAM, Errand, Work, passed_on
+from coatcheck.server.calls.caller import Acquaintances
+from coatcheck.server.calls.record import key_of, read_request
+from coatcheck.server.hook import RequestContext
+from coatcheck.server.parts import Parts
+from coatcheck.server.policy import TaskPolicy
+from coatcheck.server.runtime import Running
+from coatcheck.task import NOTHING, Task
+from coatcheck.tool import Tool
+
+_ENVELOPE = (CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY, IDEMPOTENCY_KEY)
+Made = Callable[[Task], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A call as it came in, and where it goes."""
+
+    ctx: RequestContext
+    params: CallToolRequestParams
+    session: Session
+    server: str
+    tool: str
+
+    @property
+    def meta(self) -> Json:
+        """What the caller said of the call, and not of itself."""
+        meta: Any = (self.ctx.params or {}).get("_meta")
+        return {name: value for name, value in passed_on(meta).items() if name not in _ENVELOPE}
+
+
+class Tasking:
+    def __init__(
+        self, parts: Parts, sessions: Sessions, servers: Servers, naming: Naming, work: Work, policy: TaskPolicy
+    ) -> None:
+        self._parts, self.sessions, self._servers, self.naming = parts, sessions, servers, naming
+        self._work, self.policy = work, policy
+        self._known: set[str] = set()
+
+    @property
+    def running(self) -> Running:
+        return self._parts.runtime.running
+
+    @property
+    def acquaintances(self) -> Acquaintances:
+        return self._parts.acquaintances
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        """Return the server and the tool that are shown under a name."""
+        return self.naming.find(name, self._servers)
+
+    def know(self, name: str) -> None:
+        """Have the worker carry out tasks of this tool."""
+        worker = self.running.worker
+        if worker and name not in self._known:
+            self._known.add(name)
+            worker.add(Tool(name=name, work=self._work, terms=self.policy.terms()), replace=True)
+
+    async def promote(self, incoming: Incoming, call: UpstreamCall, *, made: Made | None = None, **wishes: Any) -> Task:
+        """Make a task of a call that is under way. `wishes` are those of `hand_in`.
+
+        Raises:
+            QuotaExceeded: There are too many already; the call goes on.
+        """
+
+        def begun(task: Task) -> None:
+            self._work.put_under(call, task)
+            if made:
+                made(task)
+
+        errand = Errand(
+            server=incoming.server,
+            tool=call.tool,
+            key=call.key,
+            session=incoming.session.key,
+            is_under_way=True,
+            task_id=call.task_id,
+        )
+        return await self._submit(incoming, errand, made=begun, **wishes)
+
+    async def hand_in(self, incoming: Incoming, **wishes: Any) -> Task:
+        """Make a task of a call that is yet to be made; under a key, it may be an earlier one.
+
+        `wishes`: `is_held` by a client that knows no tasks; `made`, told of the task before it runs; its `ttl`; and
+        what else its row `remembers`.
+        """
+        errand = Errand(server=incoming.server, tool=incoming.tool, key=new_key(), session=incoming.session.key)
+        return await self._submit(incoming, errand, key=key_of(incoming.ctx), **wishes)
+
+    async def _submit(
+        self, incoming: Incoming, errand: Errand, *, is_held: bool = False, remembers: Json | None = None, **wishes: Any
+    ) -> Task:
+        ctx, params = incoming.ctx, incoming.params
+        name = self.naming.name(incoming.server, incoming.tool)
+        self.know(name)
+        said: Json = msgspec.to_builtins(structs.replace(errand, **(remembers or {})))
+        meta = read_request(ctx, params, is_held=is_held, more={UPSTREAM: said})
+        arguments = encode(params.arguments) if params.arguments else NOTHING
+        owner = self.running.identity.owner_of(ctx)
+        return await self._parts.calls.submit(name, arguments, owner=owner, meta=meta, **wishes)

@@ -1,0 +1,1 @@
+"""Face 1: every tool, resource and prompt of every server, under its server's name."""

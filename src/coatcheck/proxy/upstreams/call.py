@@ -1,0 +1,185 @@
+"""One call of an upstream's tool, from the moment it is made: plain, or a task of the upstream's that is adopted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import SERVER_INFO_META_KEY
+
+from coatcheck.client.generations import Call, new_key
+from coatcheck.client.handle import TaskHandle
+from coatcheck.client.wire import Json
+from coatcheck.dialects.seen import Snapshot
+from coatcheck.dialects.words import RELATED_TASK
+from coatcheck.errors import CoatcheckError
+from coatcheck.proxy.failures import as_mcp_error
+from coatcheck.proxy.upstreams.upstream import Upstream
+from coatcheck.task import Status
+
+Ask = Callable[[str, Json], Awaitable[Json]]
+"""Puts a question of the call to whoever made it, as it is on the wire."""
+_FRAME = (RELATED_TASK, SERVER_INFO_META_KEY)
+
+
+class UpstreamCall:
+    def __init__(
+        self,
+        upstream: Upstream,
+        tool: str,
+        arguments: Mapping[str, Any],
+        ask: Ask,
+        *,
+        key: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`meta`: what the caller said beside the arguments, to be passed on."""
+        self.upstream, self.tool, self._ask = upstream, tool, ask
+        self.key = key or new_key()
+        self._call = Call(tool=tool, arguments=arguments, key=self.key, meta=meta or {})
+        self.on_progress: Callable[[Snapshot], object] | None = None
+        self.on_adopted: Callable[[str], object] | None = None
+        """Told of the id, if the upstream makes a task of it."""
+        self._handle: TaskHandle[Json] | None = None
+        self._questions = 0
+        self._stirred = asyncio.Event()
+        self._ending: asyncio.Task[Json] | None = None
+
+    # Begin
+
+    def start(self) -> None:
+        self._run(self._start())
+
+    def repeat(self) -> None:
+        """Make a call again that may have been made before, if the upstream can tell; otherwise it is `Interrupted`."""
+        self._run(self._repeat())
+
+    def adopt(self, task_id: str) -> None:
+        """Go on with a task that the upstream has."""
+        self._run(self._adopt(task_id))
+
+    def _run(self, call: Awaitable[TaskHandle[Json]]) -> None:
+        self.upstream.calls[self] = None
+        self._ending = asyncio.create_task(self._result(call))
+        self._ending.add_done_callback(self._ended)
+
+    # Follow
+
+    @property
+    def task_id(self) -> str | None:
+        """The upstream's task, if it is one."""
+        return self._handle.id if self._handle and self._handle.is_task else None
+
+    @property
+    def is_asking(self) -> bool:
+        return self._questions > 0
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ending is not None and self._ending.done()
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until the call has ended or asks something, `seconds` at most. Returns whether it has ended."""
+        assert self._ending
+        if not self._ending.done() and not self.is_asking:
+            stirring = asyncio.ensure_future(self._stirred.wait())
+            try:
+                await asyncio.wait((self._ending, stirring), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stirring.cancel()
+        return self._ending.done()
+
+    async def ended_within(self, seconds: float | None) -> bool:
+        """Wait until the call has ended, whatever it asks."""
+        assert self._ending
+        await asyncio.wait((self._ending,), timeout=seconds)
+        return self._ending.done()
+
+    async def result(self) -> Json:
+        """Return what the tool returned, without what frames it in one generation of the protocol.
+
+        Raises:
+            MCPError: The call ended with an error.
+        """
+        assert self._ending
+        return await asyncio.shield(self._ending)
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Put a question of the upstream's to whoever made the call."""
+        self._questions += 1
+        self._stirred.set()
+        try:
+            return await self._ask(method, params)
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                self._stirred.clear()
+
+    async def cancel(self) -> None:
+        """Have the upstream stop."""
+        try:
+            if self._handle and not self.has_ended:
+                await self._handle.cancel()
+        except (CoatcheckError, MCPError):
+            pass  # it is gone, or does not want to: nobody waits for it any longer
+        self.drop()
+
+    def drop(self) -> None:
+        """Follow it no longer; a task of the upstream's goes on."""
+        if self._ending:
+            self._ending.cancel()
+
+    # How it goes
+
+    async def _start(self) -> TaskHandle[Json]:
+        await self.upstream.connect()
+        return await self.upstream.desk.start(self._call, _as_it_is)
+
+    async def _repeat(self) -> TaskHandle[Json]:
+        await self.upstream.connect()
+        return await self.upstream.desk.repeat(self._call, _as_it_is)
+
+    async def _adopt(self, task_id: str) -> TaskHandle[Json]:
+        return self.upstream.desk.attach(Snapshot(id=task_id, status=Status.WORKING), None, _as_it_is)
+
+    async def _result(self, call: Awaitable[TaskHandle[Json]]) -> Json:
+        try:
+            handle = self._handle = await call
+            handle.on_change = self._changed
+            if handle.is_task:
+                self.upstream.tasks[handle.id] = self
+                if self.on_adopted:
+                    self.on_adopted(handle.id)
+            return neutral(await handle.result())
+        except (CoatcheckError, MCPError) as error:
+            raise as_mcp_error(error, self.upstream.name) from error
+
+    def _changed(self, snapshot: Snapshot) -> None:
+        if self.on_progress and not snapshot.is_terminal:
+            self.on_progress(snapshot)
+
+    def _ended(self, ending: asyncio.Task[Json]) -> None:
+        if not ending.cancelled():
+            ending.exception()  # looked at, in case nobody else does
+        self.upstream.calls.pop(self, None)
+        if self._handle:
+            self.upstream.tasks.pop(self._handle.id, None)
+
+
+async def _as_it_is(raw: Json) -> Json:
+    return raw
+
+
+def neutral(result: Json) -> Json:
+    """Return a result without the fields by which one generation of the protocol frames it."""
+    bare = {name: value for name, value in result.items() if name != "resultType"}
+    meta: Any = bare.get("_meta")
+    if isinstance(meta, dict):
+        kept: Json = {name: value for name, value in meta.items() if name not in _FRAME}  # pyright: ignore[reportUnknownVariableType]
+        if kept:
+            bare["_meta"] = kept
+        else:
+            del bare["_meta"]
+    return bare

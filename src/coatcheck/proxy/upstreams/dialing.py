@@ -1,0 +1,56 @@
+"""Which generation of the protocol to speak to a server: the client's own, unless the server has tasks in the other.
+
+A tool that asks in the middle of its work can do so in 2025-11-25 only, unless it asks in rounds, or in a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coatcheck.client.connection import Connection
+from coatcheck.dialects import v2025
+from coatcheck.errors import CannotConnect
+
+_NEWEST = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What is known of how to speak to a server."""
+
+    is_older: bool
+    """Whether its client speaks a generation before 2026-07-28."""
+    learned: dict[str, str]
+    server: str
+    wanted: str | None = None
+    """What its entry says, which settles it."""
+
+
+async def dial(make: Callable[[str], Connection], dialect: Dialect) -> Connection:
+    """Open a connection.
+
+    Raises:
+        CannotConnect: There is none to be had.
+    """
+    if dialect.wanted or not dialect.is_older:
+        return await _opened(make(dialect.wanted or _NEWEST))
+    if known := dialect.learned.get(dialect.server):
+        return await _opened(make(known))
+    newest = await _opened(make(_NEWEST))
+    if newest.is_modern and not newest.has_tasks:
+        try:
+            older = await _opened(make(v2025.VERSION))
+        except CannotConnect:
+            dialect.learned[dialect.server] = _NEWEST  # it speaks nothing else
+            return newest
+        dialect.learned[dialect.server] = v2025.VERSION
+        await newest.close()
+        return older
+    dialect.learned[dialect.server] = _NEWEST
+    return newest
+
+
+async def _opened(connection: Connection) -> Connection:
+    await connection.open()
+    return connection
