@@ -44,6 +44,10 @@ class Forked:
     def tell(self, line: str) -> None:
         os.write(self._told.fileno(), f"{line}\n".encode())
 
+    def tell_no_more(self) -> None:
+        """Let it read to the end of what it was told."""
+        self._told.close()
+
     def signal(self, number: signal.Signals) -> None:
         if self._process.is_alive():
             os.kill(self.pid, number)
@@ -61,18 +65,20 @@ class Forked:
             os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)  # which has no session yet if it has only begun
         await self.ended(within)
-        self._told.close()
+        self.tell_no_more()
         self._transport.close()
 
 
-async def fork(function: Callable[..., None], *arguments: Any, stream: int) -> tuple[Forked, asyncio.StreamReader]:
-    """Run a function in a process; return what it says on a stream, 1 or 2, as well."""
+async def fork(
+    function: Callable[..., None], *arguments: Any, stream: int, limit: int = 2**16
+) -> tuple[Forked, asyncio.StreamReader]:
+    """Run a function in a process; return what it says on a stream, 1 or 2, as well, in lines up to a limit."""
     reader, writer = CONTEXT.Pipe(duplex=False)
     given, told = CONTEXT.Pipe(duplex=False)
     with writer, given:
         process = CONTEXT.Process(target=_run, args=(given, writer, stream, function, arguments))
         process.start()
-    said = asyncio.StreamReader()
+    said = asyncio.StreamReader(limit)
     # The file is closed by the transport, and the connection must not close it a second time.
     pipe = os.fdopen(os.dup(reader.fileno()), "rb", buffering=0)
     reader.close()
@@ -93,24 +99,26 @@ def _run(
     function(*arguments)
 
 
-def run_coatcheck(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], within: float
+def run(
+    function: Callable[..., None], *arguments: Any, folder: Path, within: float, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command that ends by itself."""
-    streams = folder / "stdout.txt", folder / "stderr.txt"
-    process = CONTEXT.Process(target=_run_apart, args=(*streams, arguments, folder, environment))
+    """Run a function that ends by itself, is given something to read, and leaves what it says in a folder."""
+    streams = [folder / f"{name}.txt" for name in ("stdin", "stdout", "stderr")]
+    streams[0].write_text(given)
+    process = CONTEXT.Process(target=_run_to_the_end, args=(streams, function, arguments))
     process.start()
     process.join(within)
     if (code := process.exitcode) is None:
         process.kill()
         raise TimeoutError(f"{arguments} has not ended after {within} seconds")
-    out, err = (stream.read_text() for stream in streams)
+    _, out, err = (stream.read_text() for stream in streams)
     return subprocess.CompletedProcess(arguments, code, out, err)
 
 
-def _run_apart(out: Path, err: Path, *arguments: Any) -> None:
+def _run_to_the_end(streams: Sequence[Path], function: Callable[..., None], arguments: Sequence[Any]) -> None:
     os.setsid()
-    for number, path in ((1, out), (2, err)):
-        with path.open("wb") as file:
+    for number, path in enumerate(streams):
+        with path.open("wb" if number else "rb") as file:
             os.dup2(file.fileno(), number)
-    call_coatcheck(*arguments)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115, as it is read until the process ends
+    function(*arguments)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 ROOT = Path(__file__).parent.parent
 SERVED = {"client", "quickstart", "server"}
@@ -41,7 +44,7 @@ def test_the_tools_of_a_server_are_called_by_the_client(name: str, tmp_path: Pat
     with serving(name, tmp_path) as (url, pid):
         for (server, tool, arguments), result in CALLS.items():
             if server == name:
-                said = call(url, tool, arguments)
+                said = call(tmp_path, url, tool, arguments)
                 assert said[-1] == result.replace("PID", str(pid))
                 assert "completed: " in said[-2]  # so it was a task
 
@@ -49,16 +52,22 @@ def test_the_tools_of_a_server_are_called_by_the_client(name: str, tmp_path: Pat
 @pytest.mark.slow
 def test_the_client_lists_the_tools_of_a_server(tmp_path: Path) -> None:
     with serving("server", tmp_path) as (url, _):
-        assert [line.partition(":")[0] for line in call(url)] == ["report", "deploy", "primes", "measure"]
+        assert [line.partition(":")[0] for line in call(tmp_path, url)] == ["report", "deploy", "primes", "measure"]
 
 
-def call(*arguments: str) -> list[str]:
+def call(folder: Path, *arguments: str) -> list[str]:
     """Run the client, which is told `yes` should it ask."""
-    command = (sys.executable, ROOT / "examples/client.py", *arguments)
     answer = '{"approved": true, "comment": "fine"}\n'
-    done = subprocess.run(command, input=answer, capture_output=True, text=True, timeout=PATIENCE)
+    done = forked.run(be_the_client, *arguments, folder=folder, within=PATIENCE, given=answer)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def be_the_client(*arguments: str) -> None:
+    """Do in this process what `python examples/client.py` does."""
+    client = str(ROOT / "examples/client.py")
+    sys.argv = [client, *arguments]
+    runpy.run_path(client, run_name="__main__")
 
 
 @contextmanager

@@ -42,7 +42,8 @@ class Engine:
     """Clients submit and ask, workers claim and report, a timer sweeps."""
 
     def __init__(self, store: Store, policy: Policy = Policy(), clock: Callable[[], datetime] = utc_now) -> None:
-        self._store, self.policy, self.clock = store, policy, clock
+        self.store = self._store = store
+        self.policy, self.clock = policy, clock
         self._ids = Ids()
 
     # For clients

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.forked import Forked, call_coatcheck, fork, run_coatcheck
+from tests import forked
+from tests.forked import Forked, call_coatcheck, fork
 
 PATIENCE = 60
 """Seconds to wait for what should come soon, on however busy a machine."""
@@ -28,7 +29,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def run(folder: Path, *arguments: str, within: float = PATIENCE, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the command line that ends by itself."""
-    return run_coatcheck(arguments, folder, environment(folder, **more), within)
+    given = (arguments, folder, environment(folder, **more))
+    return forked.run(call_coatcheck, *given, folder=folder, within=within)
 
 
 class Served:

@@ -256,11 +256,12 @@ DEFAULTS: dict[str, Any] = {
     "verified": {"type": "boolean", "default": True},
 }
 _OPTIONS = ["option1", "option2", "option3"]
-_TITLED = [{"const": option, "title": option.title()} for option in _OPTIONS]
-ENUMS: dict[str, Any] = {
+_TITLES = ["Option One", "Option Two", "Option Three"]
+_TITLED = [{"const": f"value{number}", "title": title} for number, title in enumerate(_TITLES, 1)]
+ENUMS: dict[str, Any] = {  # with the values that the suite answers with
     "untitledSingle": {"type": "string", "enum": _OPTIONS},
     "titledSingle": {"type": "string", "oneOf": _TITLED},
-    "legacyEnum": {"type": "string", "enum": _OPTIONS, "enumNames": [option.title() for option in _OPTIONS]},
+    "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": _TITLES},
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": _OPTIONS}},
     "titledMulti": {"type": "array", "items": {"anyOf": _TITLED}},
 }

@@ -27,7 +27,7 @@ class Twice:
 def write(value: Any) -> str:
     """Return `value` as text that is nearly JSON."""
     # By type, and the likeliest first: a campaign writes a hundred times more values than messages.
-    kind = type(value)
+    kind = cast("type[Any]", type(value))
     if kind is str:
         return encode_basestring_ascii(value)
     if kind is dict:

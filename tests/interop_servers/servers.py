@@ -56,6 +56,8 @@ def command(server: str, transport: str, port: int = 0, store: str = _MEMORY) ->
         case "everything":
             script = _scope() / "server-everything" / "dist" / "index.js"
             return [str(NODE), str(script), "streamableHttp" if transport == "http" else transport]
+        case "filesystem":
+            return [str(NODE), str(_scope() / "server-filesystem" / "dist" / "index.js")]
         case "interactive":
             examples = _scope() / "sdk" / "dist" / "esm" / "examples"
             return [str(NODE), str(examples / "server" / "simpleTaskInteractive.js")]

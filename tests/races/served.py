@@ -19,7 +19,7 @@ from tests.races.stores import Lots
 from tests.races.wire import PATIENCE, Client, Core, Kind, connected
 
 SEED_VARIABLE = "COATCHECK_RACE_SEED"
-_ENOUGH = 200
+_ENOUGH = 100
 """Seeds, of which some should end one way and some another."""
 
 Race = Callable[[Random], Coroutine[Any, Any, str | None]]

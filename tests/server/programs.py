@@ -1,4 +1,4 @@
-"""What other processes of these tests run, on stdio `python -m tests.server.programs STORE`, and the server they share."""
+"""What other processes of these tests run: `python -m tests.server.programs STORE` on stdio, and a worker."""
 
 from __future__ import annotations
 

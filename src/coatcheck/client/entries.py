@@ -21,7 +21,7 @@ def servers_of(content: Any) -> dict[str, Any] | None:
     return cast("dict[str, Any]", servers) if isinstance(servers, dict) else None
 
 
-def expanded(entry: Any, name: str) -> dict[str, Any]:
+def expanded(entry: Any, name: str, *, fills: bool = True) -> dict[str, Any]:
     """Return an entry with `${VARIABLE}` and `${VARIABLE:-default}` filled in.
 
     Raises:
@@ -31,7 +31,8 @@ def expanded(entry: Any, name: str) -> dict[str, Any]:
         case {"type": "sse"}:
             raise InvalidArgument(f"{name} is served over SSE, which is not supported; use its streamable HTTP URL.")
         case {"url": str()} | {"command": str()}:
-            return {str(word): _fill(value, name) for word, value in cast("Mapping[Any, Any]", entry).items()}
+            said = cast("Mapping[Any, Any]", entry)
+            return {str(word): _fill(value, name) if fills else value for word, value in said.items()}
         case _:
             raise InvalidArgument(f"The entry of {name} has neither a 'url' nor a 'command'.")
 

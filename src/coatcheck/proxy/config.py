@@ -81,8 +81,8 @@ def read_config(path: Path) -> Config:
     return config
 
 
-def server_entry(name: str, entry: Any) -> ServerEntry:
-    """Return an entry that can be used.
+def server_entry(name: str, entry: Any, *, expands: bool = True) -> ServerEntry:
+    """Return an entry that can be used. `expands`: whether it may speak of variables of our environment.
 
     Raises:
         InvalidArgument: It cannot, and why.
@@ -91,7 +91,7 @@ def server_entry(name: str, entry: Any) -> ServerEntry:
         raise InvalidArgument(
             f"{name!r} is no name for a server; use up to 64 letters, digits, dots, dashes and underscores."
         )
-    filled = expanded(entry, name)
+    filled = expanded(entry, name, fills=expands)
     _check_kinds(name, filled)
     if filled.get("protocol") not in (None, *_PROTOCOLS):
         raise InvalidArgument(f"'protocol' of {name} must be one of {', '.join(_PROTOCOLS)}.")

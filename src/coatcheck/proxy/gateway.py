@@ -12,6 +12,8 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.policy import Policy
 from coatcheck.proxy.config import ServerEntry
+from coatcheck.proxy.meta.counter import Counter
+from coatcheck.proxy.meta.toolset import add_meta_tools
 from coatcheck.proxy.parts import ProxyParts
 from coatcheck.proxy.settings import ProxySettings
 from coatcheck.server.parts import Parts
@@ -50,8 +52,12 @@ class Gateway(TaskServer):
             **options,
         )
 
+        if settings.has_meta_tools:
+            add_meta_tools(self, self._proxy_tasks.counter)
+
     def _tasks(self, store: str | None, **settings: Any) -> Tasks:
-        return ProxyTasks(self, self._entries, self._settings, store, **settings)
+        self._proxy_tasks = ProxyTasks(self, self._entries, self._settings, store, **settings)
+        return self._proxy_tasks
 
 
 class ProxyTasks(Tasks):
@@ -71,6 +77,10 @@ class ProxyTasks(Tasks):
     ) -> None:
         self._server, self._entries, self._bus, self._proxy_settings = server, entries, subscriptions, settings
         super().__init__(store, subscriptions=subscriptions, **options)
+
+    @property
+    def counter(self) -> Counter:
+        return self._parts.counter
 
     def _made_of(self, settings: Settings, limit: PollLimit | None) -> Parts:
         return ProxyParts(settings, limit, self._server, self._entries, self._bus, self._proxy_settings)

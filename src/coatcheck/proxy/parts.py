@@ -12,6 +12,8 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.client.wire import Json
 from coatcheck.proxy.config import ServerEntry
+from coatcheck.proxy.meta.activity import Activity
+from coatcheck.proxy.meta.counter import Counter
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
@@ -66,9 +68,17 @@ class ProxyParts(Parts):
         naming, self.servers = Naming(prefixes=proxy.prefixes), Servers(entries)
         policy = TaskPolicy("optional", promote_after=proxy.promote_after, resumable=True)
         super().__init__(settings, limit, _ForServers(policy, naming, self.servers))
-        self.sessions = Sessions(self.servers, naming, bus, self._owner, idle_seconds=proxy.idle.total_seconds())
+        self.sessions = Sessions(
+            self.servers,
+            naming,
+            bus,
+            self._owner,
+            self._witness if proxy.has_meta_tools else None,
+            idle_seconds=proxy.idle.total_seconds(),
+        )
         work = Work(lambda: self.runtime.running, self._session)
         self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy)
+        self.counter = Counter(self.tasking, self.servers, proxy)
         self.requests = Requests(self.sessions, self.servers, naming, self._info)
         self.steps |= {
             **self.requests.steps(),
@@ -101,6 +111,9 @@ class ProxyParts(Parts):
                 if errand and errand.server in self.servers:
                     self.tasking.know(task.call.tool)
             after = page[-1].position
+
+    async def _witness(self, key: str) -> Activity:
+        return await Activity.restored(key, self.runtime.running.engine, self._proxy)
 
     def _owner(self, ctx: RequestContext) -> str | None:
         return self.runtime.running.identity.owner_of(ctx)

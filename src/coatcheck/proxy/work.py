@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -81,16 +82,13 @@ class RowCall(UpstreamCall):
 
 SessionOf = Callable[[str, Mapping[str, Any]], Awaitable[Session]]
 """Finds a session by its key, and by what its client can do, should it have to be made anew."""
-AskByTools = Callable[[Session, str], Callable[[str, Json], Awaitable[Json]]]
 
 
 class Work:
     """What the worker does with the tasks of upstreams."""
 
-    def __init__(
-        self, running: Callable[[], Running], session_of: SessionOf, ask_by_tools: AskByTools | None = None
-    ) -> None:
-        self._running, self._session_of, self._ask_by_tools = running, session_of, ask_by_tools
+    def __init__(self, running: Callable[[], Running], session_of: SessionOf) -> None:
+        self._running, self._session_of = running, session_of
         self._under_way: dict[str, UpstreamCall] = {}
         """Calls that were made before their rows, by the rows' ids."""
 
@@ -126,9 +124,10 @@ class Work:
         except InvalidArgument as error:
             raise ToolFailed(f"{error} The task was left without it.") from error
         meta = passed_on(decode(request.meta))
-        if errand.asks_by_tools and self._ask_by_tools:
-            asks = self._ask_by_tools(session, errand.server)
-            call = UpstreamCall(upstream, errand.tool, arguments, asks, key=errand.key, meta=meta)
+        if errand.asks_by_tools and (witness := session.witness):
+            ask = partial(witness.ask, errand.server, outlives_connection=True)
+            call = UpstreamCall(upstream, errand.tool, arguments, ask, key=errand.key, meta=meta)
+            witness.watch(context.task)
         else:
             call = RowCall(upstream, errand.tool, arguments, key=errand.key, meta=meta)
         adopted: str | None = errand.task_id or decode(await context.recall(_ADOPTED) or UNSET)

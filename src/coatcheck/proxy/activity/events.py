@@ -107,7 +107,7 @@ class Events:
     def last_delivered_id(self) -> str | None:
         return self._delivered_id
 
-    def add(self, kind: str, /, server: str | None = None, **data: Any) -> Event:
+    def add(self, kind: str, server: str | None = None, /, **data: Any) -> Event:
         """Hold an event of an `EventType`, and wake whoever waits."""
         event = Event(id=self._ulids.new(), type=kind, server=server, data=data, at=self._clock())
         self._make_room()

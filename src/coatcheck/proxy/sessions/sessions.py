@@ -23,8 +23,8 @@ IDLE_SECONDS = 1800.0
 _LOOKS_PER_LIFE = 10
 _MIRRORED = {"elicitation", "sampling", "roots"}
 
-MakeWitness = Callable[[str, Callable[[], Session]], Awaitable[Witness]]
-"""Makes the witness of a session, given its key and where to find the session later."""
+MakeWitness = Callable[[str], Awaitable[Witness]]
+"""Makes the witness of a session, given its key."""
 
 
 class Sessions:
@@ -80,7 +80,7 @@ class Sessions:
         witness: Witness | None = None
         if self._make_witness:
             declared = {**_EVERYTHING, **declared}  # what the client cannot be asked, its model answers with a tool
-            witness = await self._make_witness(key, lambda: self._sessions[key])
+            witness = await self._make_witness(key)
         downstream = Downstream(self._bus)
         session = Session(
             key,

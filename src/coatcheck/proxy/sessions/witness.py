@@ -8,11 +8,16 @@ from coatcheck.client.wire import Json, Params
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream
+from coatcheck.task import Task
 
 
 class Witness(Protocol):
-    async def ask(self, server: str, method: str, params: Json) -> Json:
+    async def ask(self, server: str, method: str, params: Json, *, outlives_connection: bool = False) -> Json:
         """Hold a question until the client answers it."""
+        ...
+
+    def watch(self, task: Task) -> None:
+        """Note how a task ends."""
         ...
 
     def notified(self, server: str, method: str, params: Params) -> None: ...

@@ -32,7 +32,12 @@ class Heartbeat:
         seen, self._seen = self._seen, (task.progress, task.status_message)
         if task.progress is not None and seen != self._seen and not self._is_live:
             await self._send(task.progress.done, task.progress.total, task.status_message)
-        elif self.seconds_left() == 0 and not task.status.is_terminal:
+        elif not task.status.is_terminal:
+            await self.beat()
+
+    async def beat(self) -> None:
+        """Give a sign of life, if it is time."""
+        if self.seconds_left() == 0:
             seconds = asyncio.get_running_loop().time() - self._started
             await self._send(self._sent, self._total, f"Still working, {seconds:.0f} seconds so far")
 

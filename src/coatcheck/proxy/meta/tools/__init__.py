@@ -1,0 +1,1 @@
+"""The meta tools, by what they are about."""

@@ -1,0 +1,228 @@
+"""The clients of the bridge, of every generation, with one way to speak to all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import mcp
+import mcp_types as types
+from mcp.client.stdio import StdioServerParameters
+from mcp.shared.exceptions import MCPError
+
+from coatcheck import Client
+from coatcheck.client import Snapshot, TaskHandle, TasksExtension, ToolResult
+from coatcheck.errors import CannotConnect, Interrupted, ServerError, TaskCancelled, TaskLost, ToolFailed
+from tests.client_faults.gate import PATIENCE
+
+Json = dict[str, Any]
+Target = str | Json
+"""The URL of a proxy, or how to start one."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a call ended: with a result, or with an error of the protocol."""
+
+    result: types.CallToolResult | None = None
+    code: int | None = None
+    message: str = ""
+    data: Any = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.result is None or self.result.is_error is True
+
+    @property
+    def text(self) -> str:
+        """What it says, in whatever way it says it."""
+        content = self.result.content if self.result else ()
+        return self.message or "\n".join(block.text for block in content if isinstance(block, types.TextContent))
+
+
+class Person:
+    """Who is asked by one client, answers each question with a word of its own, and remembers them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[str] = []
+        self.thinks: asyncio.Event | None = None
+        """Set when the answer may be given; None: at once."""
+        self.was_asked = asyncio.Event()
+
+    async def elicit(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        await self._hear(params.message)
+        return types.ElicitResult(action="accept", content={"value": f"{self.name} {len(self.asked)}"})
+
+    async def sample(self, _: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        content = params.messages[0].content
+        assert isinstance(content, types.TextContent)
+        await self._hear(content.text)
+        said = types.TextContent(type="text", text=self.name)
+        return types.CreateMessageResult(role="assistant", model="none", content=said)
+
+    async def list_roots(self, _: Any) -> types.ListRootsResult:
+        await self._hear("roots")
+        root = types.Root.model_validate({"uri": f"file:///{self.name}"})
+        return types.ListRootsResult(roots=[root])
+
+    @property
+    def callbacks(self) -> Json:
+        return {
+            "elicitation_callback": self.elicit,
+            "sampling_callback": self.sample,
+            "list_roots_callback": self.list_roots,
+        }
+
+    async def _hear(self, question: str) -> None:
+        self.asked.append(question)
+        self.was_asked.set()
+        if self.thinks:
+            await self.thinks.wait()
+
+
+class Caller(ABC):
+    """A client that is connected."""
+
+    @abstractmethod
+    async def call(self, tool: str, arguments: Json) -> Said:
+        """Call a tool and return how that ended, by whatever way there is."""
+
+    @abstractmethod
+    async def start(self, tool: str, arguments: Json) -> str:
+        """Call a tool that takes long; return the id of what it has become."""
+
+    @abstractmethod
+    async def collect(self, task_id: str) -> Said:
+        """Wait for the end of what was started, here or in an earlier process."""
+
+    @abstractmethod
+    async def cancel(self, task_id: str) -> None: ...
+
+
+class _Ours(Caller):
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._handles: dict[str, TaskHandle[ToolResult]] = {}
+        self.has_made_task = False
+
+    async def call(self, tool: str, arguments: Json) -> Said:
+        return await _said(self._called(tool, arguments))
+
+    async def start(self, tool: str, arguments: Json) -> str:
+        handle = await self._client.start(tool, arguments, raise_on_error=False)
+        assert handle.is_task
+        self._handles[handle.id] = handle
+        return handle.id
+
+    async def collect(self, task_id: str) -> Said:
+        handle = self._handles.get(task_id) or self._client.handle(task_id)
+        return await _said(handle.result(PATIENCE))
+
+    async def cancel(self, task_id: str) -> None:
+        await self._handles[task_id].cancel()
+
+    async def _called(self, tool: str, arguments: Json) -> ToolResult:
+        handle = await self._client.start(tool, arguments, raise_on_error=False)
+        self.has_made_task = handle.is_task
+        return await handle.result(PATIENCE)
+
+
+class _WithExtension(Caller):
+    """The SDK's own client with tasks of 2026-07-28; it names no keys, so its calls are made before their rows."""
+
+    def __init__(self, client: mcp.Client, changes: asyncio.Queue[Snapshot]) -> None:
+        self._client, self._changes = client, changes
+        self._calls: dict[str, asyncio.Task[types.CallToolResult]] = {}
+
+    async def call(self, tool: str, arguments: Json) -> Said:
+        return await _said(self._client.call_tool(tool, arguments))
+
+    async def start(self, tool: str, arguments: Json) -> str:
+        calling = asyncio.create_task(self._client.call_tool(tool, arguments))
+        task_id = (await self._changes.get()).id
+        self._calls[task_id] = calling
+        return task_id
+
+    async def collect(self, task_id: str) -> Said:
+        return await _said(self._calls[task_id])
+
+    async def cancel(self, task_id: str) -> None:
+        self._calls[task_id].cancel()
+        await asyncio.wait((self._calls[task_id],))
+
+
+class _Without(Caller):
+    """The SDK's own client without tasks: it gets tickets."""
+
+    def __init__(self, client: mcp.Client) -> None:
+        self._client = client
+
+    async def call(self, tool: str, arguments: Json) -> Said:
+        said = await _said(self._client.call_tool(tool, arguments))
+        return await self.collect(task_id) if (task_id := _ticket(said)) else said
+
+    async def start(self, tool: str, arguments: Json) -> str:
+        said = await _said(self._client.call_tool(tool, arguments))
+        task_id = _ticket(said)
+        assert task_id, said
+        return task_id
+
+    async def collect(self, task_id: str) -> Said:
+        async with asyncio.timeout(PATIENCE):
+            while _ticket(said := await _said(self._client.call_tool("wait_task", {"task_id": task_id}))):
+                pass
+        return said
+
+    async def cancel(self, task_id: str) -> None:
+        said = await _said(self._client.call_tool("cancel_task", {"task_id": task_id}))
+        assert not said.is_error, said
+
+
+Kind = Literal["none-2025", "none-2026", "2025", "2026", "2026-sdk"]
+KINDS: tuple[Kind, ...] = ("none-2025", "none-2026", "2025", "2026", "2026-sdk")
+"""Without tasks, in either generation; with tasks of one; with tasks, by the SDK's own client."""
+_MODES: Mapping[Kind, Any] = {"none-2025": "legacy", "none-2026": "2026-07-28", "2025": "2025-11-25"}
+
+
+@asynccontextmanager
+async def connected(kind: Kind, target: Target, person: Person | None = None) -> AsyncGenerator[Caller]:
+    """Connect a client; without a person it cannot be asked anything."""
+    callbacks = person.callbacks if person else {}
+    mode: Any = _MODES.get(kind, "2026-07-28")
+    async with asyncio.timeout(2 * PATIENCE):
+        if kind in ("2025", "2026"):
+            async with Client(target, mode=mode, ledger=False, patience=PATIENCE, **callbacks) as client:
+                yield _Ours(client)
+            return
+        changes: asyncio.Queue[Snapshot] = asyncio.Queue()
+        extension = TasksExtension(cancel_on_abandon=True, on_change=changes.put_nowait)
+        extensions = [extension] if kind == "2026-sdk" else []
+        server = target if isinstance(target, str) else StdioServerParameters(**target)
+        async with mcp.Client(server, mode=mode, extensions=extensions, **callbacks) as client:
+            yield _WithExtension(client, changes) if extensions else _Without(client)
+
+
+Connect = Callable[..., AbstractAsyncContextManager[Caller]]
+
+
+async def _said(call: Any) -> Said:
+    try:
+        return Said(await call)
+    except MCPError as error:
+        return Said(code=error.code, message=error.message, data=error.error.data)
+    except (ToolFailed, ServerError) as error:
+        return Said(code=error.code, message=error.message, data=error.data)
+    except (TaskLost, TaskCancelled, Interrupted, CannotConnect) as error:
+        return Said(message=str(error))
+
+
+def _ticket(said: Said) -> str | None:
+    """Return the id on a ticket, if it is one that can be waited for."""
+    content: Any = said.result.structured_content if said.result else None
+    task: Any = content.get("task") if isinstance(content, dict) else None
+    return task["taskId"] if isinstance(task, dict) else None

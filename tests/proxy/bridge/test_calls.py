@@ -1,0 +1,95 @@
+"""Every client in front of every server: what is quick is answered with its result, and what is slow is not lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.proxy.bridge.clients import KINDS, Kind, connected
+from tests.proxy.bridge.conftest import Scene
+from tests.proxy.bridge.programs.tools import BEGAN, ECHO_META, ENDED, REFUSED
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+
+UPSTREAMS = ("plain", "older", "newer")
+cells = pytest.mark.parametrize(("kind", "upstream"), [(kind, upstream) for kind in KINDS for upstream in UPSTREAMS])
+
+
+@cells
+async def test_a_quick_result_arrives_as_it_is(kind: Kind, upstream: str, bridge: str) -> None:
+    async with connected(kind, bridge) as caller:
+        said = await caller.call(f"{upstream}__echo", {"word": "Hello"})
+        assert said.result
+        sent: dict[str, Any] = said.result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        meta = {name: value for name, value in sent.pop("_meta").items() if not name.startswith("io.model")}
+        assert meta == ECHO_META
+        assert said.result.structured_content == {"said": ["Hello", {"empty": None}]}
+        text, link = sent["content"]
+        assert text == {"type": "text", "text": "Hello"}
+        assert link == {"type": "resource_link", "uri": "file:///tmp/echo.txt", "name": "echo"}
+        assert not said.is_error
+        # In 2025-11-25 it is the client who makes a task of a call, however quick.
+        assert getattr(caller, "has_made_task", False) is (kind == "2025")
+
+
+@cells
+@pytest.mark.parametrize("is_slow", [False, True], ids=["quick", "slow"])
+async def test_an_error_that_a_tool_reports_arrives(
+    kind: Kind, upstream: str, is_slow: bool, bridge: str, scene: Scene
+) -> None:
+    async with connected(kind, bridge) as caller:
+        arguments = {"gate": scene.gate.port}
+        if is_slow:
+            scene.gate.close(BEGAN)
+            task_id = await caller.start(f"{upstream}__fail", arguments)
+            scene.gate.open(BEGAN)
+            said = await caller.collect(task_id)
+        else:
+            said = await caller.call(f"{upstream}__fail", arguments)
+        assert said.result
+        assert said.result.is_error
+        assert said.text == "It went wrong"
+
+
+@cells
+@pytest.mark.parametrize("is_slow", [False, True], ids=["quick", "slow"])
+async def test_an_error_of_the_protocol_arrives(
+    kind: Kind, upstream: str, is_slow: bool, bridge: str, scene: Scene
+) -> None:
+    async with connected(kind, bridge) as caller:
+        arguments = {"gate": scene.gate.port}
+        if is_slow:
+            scene.gate.close(BEGAN)
+            task_id = await caller.start(f"{upstream}__refuse", arguments)
+            scene.gate.open(BEGAN)
+            said = await caller.collect(task_id)
+        else:
+            said = await caller.call(f"{upstream}__refuse", arguments)
+        assert said.is_error
+        if is_slow and kind.startswith("none"):
+            assert said.text.endswith("It is refused")  # a ticket is collected with a tool, which tells of it
+        else:
+            assert (said.code, said.message, said.data) == (REFUSED, "It is refused", {"why": ["it was made so"]})
+
+
+@cells
+async def test_what_is_slow_becomes_a_task_or_a_ticket(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
+    async with connected(kind, bridge) as caller:
+        scene.gate.close(BEGAN)
+        task_id = await caller.start(f"{upstream}__work", scene.arguments)
+        await scene.gate.reached(BEGAN)
+        assert scene.traces(ENDED) == []
+        scene.gate.open(BEGAN)
+        said = await caller.collect(task_id)
+        assert said.text == "The work is done"
+        assert said.result
+        assert said.result.structured_content == {"result": "The work is done"}
+    assert len(scene.traces(BEGAN)) == len(scene.traces(ENDED)) == 1
+
+
+@cells
+async def test_what_is_slow_can_be_waited_for_in_one_go(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
+    async with connected(kind, bridge) as caller:
+        assert (await caller.call(f"{upstream}__work", scene.arguments)).text == "The work is done"
+    assert len(scene.traces(ENDED)) == 1
