@@ -26,8 +26,7 @@ CONTEXT.set_forkserver_preload(
 def call_coatcheck(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
     """Do in this process what `python -m coatcheck` does in a folder."""
     os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
+    _set_environment(environment)
     sys.path.insert(0, str(folder))
     sys.argv = ["coatcheck", *arguments]
     main()
@@ -76,7 +75,7 @@ async def fork(
     reader, writer = CONTEXT.Pipe(duplex=False)
     given, told = CONTEXT.Pipe(duplex=False)
     with writer, given:
-        process = CONTEXT.Process(target=_run, args=(given, writer, stream, function, arguments))
+        process = CONTEXT.Process(target=_run, args=(given, writer, stream, dict(os.environ), function, arguments))
         process.start()
     said = asyncio.StreamReader(limit)
     # The file is closed by the transport, and the connection must not close it a second time.
@@ -87,16 +86,24 @@ async def fork(
     return Forked(process, told, transport), said
 
 
-def _run(
-    given: Connection, said: Connection, stream: int, function: Callable[..., None], arguments: Sequence[Any]
-) -> None:
+def _run(given: Connection, said: Connection, stream: int, *rest: Any) -> None:
+    with given, said:
+        os.dup2(given.fileno(), 0)
+        os.dup2(said.fileno(), stream)
+    _begin(*rest)
+
+
+def _begin(environment: Mapping[str, str], function: Callable[..., None], arguments: Sequence[Any]) -> None:
+    """Run a function as if the process that wants it run had started this one itself."""
     os.setsid()
-    os.dup2(given.fileno(), 0)
-    os.dup2(said.fileno(), stream)
-    given.close()
-    said.close()
+    _set_environment(environment)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115, as it is read until the process ends
     function(*arguments)
+
+
+def _set_environment(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def run(
@@ -105,7 +112,7 @@ def run(
     """Run a function that ends by itself, is given something to read, and leaves what it says in a folder."""
     streams = [folder / f"{name}.txt" for name in ("stdin", "stdout", "stderr")]
     streams[0].write_text(given)
-    process = CONTEXT.Process(target=_run_to_the_end, args=(streams, function, arguments))
+    process = CONTEXT.Process(target=_run_to_the_end, args=(streams, dict(os.environ), function, arguments))
     process.start()
     process.join(within)
     if (code := process.exitcode) is None:
@@ -115,10 +122,8 @@ def run(
     return subprocess.CompletedProcess(arguments, code, out, err)
 
 
-def _run_to_the_end(streams: Sequence[Path], function: Callable[..., None], arguments: Sequence[Any]) -> None:
-    os.setsid()
+def _run_to_the_end(streams: Sequence[Path], *rest: Any) -> None:
     for number, path in enumerate(streams):
         with path.open("wb" if number else "rb") as file:
             os.dup2(file.fileno(), number)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115, as it is read until the process ends
-    function(*arguments)
+    _begin(*rest)

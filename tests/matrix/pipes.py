@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,11 +15,12 @@ from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from tests.forked import Forked, call_coatcheck, fork
 from tests.matrix.clients import Client, Json
 from tests.matrix.peers import PATIENCE, Peer
 
 _ROOT = Path(__file__).parents[2]
-_COMMAND = (sys.executable, "-m", "coatcheck", "serve", "tests.matrix.server:server", "--stdio")
+_COMMAND = ("serve", "tests.matrix.server:server", "--stdio")
 _LONGEST_LINE = 1 << 20
 
 
@@ -59,43 +58,35 @@ async def in_memory(server: MCPServer[Any], client: Client) -> AsyncGenerator[Pe
 
 
 class OnStdio(Peer):
-    def __init__(self, client: Client, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, client: Client, process: Forked, said: asyncio.StreamReader) -> None:
         super().__init__(client)
-        assert process.stdin
-        assert process.stdout
-        self._to, self._from = process.stdin, process.stdout
+        self._process, self._from = process, said
 
     async def send(self, message: Json) -> None:
-        self._to.write(json.dumps(message).encode() + b"\n")
-        await self._to.drain()
+        self._process.tell(json.dumps(message))
 
     async def read(self) -> None:
         while line := await self._from.readline():
             self.receive(json.loads(line))
 
     async def hang_up(self) -> None:
-        self._to.close()
-        await self._to.wait_closed()
+        self._process.tell_no_more()
 
 
 @asynccontextmanager
 async def on_stdio(client: Client) -> AsyncGenerator[Peer]:
     """Serve one client by the command line."""
     known = {name: value for name, value in os.environ.items() if not name.startswith("COATCHECK_")}
-    process = await asyncio.create_subprocess_exec(
-        *_COMMAND, cwd=_ROOT, env=known, stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE
-    )
+    process, said = await fork(call_coatcheck, _COMMAND, _ROOT, known, stream=1, limit=_LONGEST_LINE)
     try:
-        peer = OnStdio(client, process)
+        peer = OnStdio(client, process, said)
         reading = peer.start(peer.read())
         await peer.greet()
         yield peer
         await peer.close()
         await peer.hang_up()
         async with asyncio.timeout(PATIENCE):
-            assert await process.wait() == 0
             await reading
+        assert await process.ended(PATIENCE) == 0
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await process.clean_up(PATIENCE)

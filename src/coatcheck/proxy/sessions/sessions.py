@@ -81,6 +81,7 @@ class Sessions:
         if self._make_witness:
             declared = {**_EVERYTHING, **declared}  # what the client cannot be asked, its model answers with a tool
             witness = await self._make_witness(key)
+            is_older = True  # and can be asked in the middle of a call, as older servers do
         downstream = Downstream(self._bus)
         session = Session(
             key,
