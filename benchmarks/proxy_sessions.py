@@ -21,6 +21,7 @@ _UPSTREAMS = tuple(f"bench{number}" for number in range(5))
 _ARGUMENTS = {"a": 1, "b": 2}
 _AT_ONCE = 8
 _SETTLE_SECONDS = 3.0
+_IDLE_SECONDS = 20
 
 
 class Client(Handshake):
@@ -83,7 +84,7 @@ async def _run(settings: Settings) -> list[Line]:
         await asyncio.sleep(_SETTLE_SECONDS)
         held = rss_mb(pid)
         with Meter(proxy.pids) as meter:
-            await asyncio.sleep(settings.scaled(20, 3))
+            await asyncio.sleep(settings.scaled(_IDLE_SECONDS, 3))
         again = await _called(clients)
         require(all(client.is_listening for client in clients), True, "All sessions still listen")
     return [
@@ -95,7 +96,13 @@ async def _run(settings: Settings) -> list[Line]:
             f" {opened:.1f} s; a first call p50 {_p50(connected)} ms, one after that {_p50(again)} ms,"
             f" {_AT_ONCE} at a time",
         ),
-        plain(f"processor time while {count} sessions are idle", "%", [100 * meter.metrics["server_cpu"]]),
+        plain(
+            f"processor time while {count} sessions are idle",
+            "%",
+            [100 * meter.metrics["server_cpu"]],
+            note=f"of one core, over {settings.scaled(_IDLE_SECONDS, 3)} s; each of the {count * len(_UPSTREAMS):,} streams"
+            " from an upstream brings a sign of life every 15 s",
+        ),
     ]
 
 

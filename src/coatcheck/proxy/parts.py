@@ -28,6 +28,7 @@ from coatcheck.server.parts import Parts
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.polling import PollLimit
 from coatcheck.server.settings import Settings
+from coatcheck.server.v2026.listen import METHOD as LISTEN
 from coatcheck.task import Position
 
 _CAPABILITIES: Json = {
@@ -86,6 +87,7 @@ class ProxyParts(Parts):
             "server/discover": self._discover,
             "tools/list": self._list_tools,
             "tools/call": Calls(self.tasking).call,
+            LISTEN: self._listen_to_all,
         }
 
     @asynccontextmanager
@@ -132,6 +134,10 @@ class ProxyParts(Parts):
 
     async def _discover(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         return _with_capabilities(await self.told.discover(ctx, call_next))
+
+    async def _listen_to_all(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        async with self.requests.subscribed(ctx):
+            return await self._listen(ctx, call_next)
 
     async def _list_tools(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         async def all_tools(ctx: RequestContext) -> HandlerResult:

@@ -12,7 +12,7 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 from msgspec import UNSET
 
-from coatcheck.client.wire import Json
+from coatcheck.client.wire import Json, Params
 from coatcheck.context import TaskContext
 from coatcheck.dialects.seen import Snapshot
 from coatcheck.errors import InvalidArgument, Refused, TaskNotFound, ToolFailed
@@ -152,7 +152,10 @@ class Work:
         def adopted(task_id: str) -> None:
             running.vigils.errands.run(_record(context, task_id))
 
-        call.on_progress, call.on_adopted = progressed, adopted
+        def noticed(method: str, params: Params) -> None:
+            running.vigils.errands.run(running.vigils.lines.notify(context.task.id, method, params, own_stream=True))
+
+        call.on_progress, call.on_adopted, call.on_notice = progressed, adopted, noticed
         errand = errand_of(context.task)
         if call.task_id and errand and errand.task_id is None:
             adopted(call.task_id)

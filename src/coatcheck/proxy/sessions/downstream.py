@@ -42,6 +42,11 @@ class Downstream:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and ctx.session.client_params is not None:
             self._last = ctx
 
+    @property
+    def is_standing(self) -> bool:
+        """Whether it can be told of something outside of its requests, without having asked for it."""
+        return self._last is not None
+
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Pass on what a server told of its own accord."""
         if self._last is not None:

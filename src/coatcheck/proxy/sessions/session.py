@@ -132,6 +132,9 @@ class Session:
             self.witness.notified(upstream.name, method, params)
         if method not in _FORWARDED:
             return
+        if method == "notifications/message" and not self.downstream.is_standing:
+            self._log(upstream, params)
+            return
         if method == "notifications/resources/updated" and params and isinstance(params.get("uri"), str):
             params = {**params, "uri": self._naming.uri(upstream.name, params["uri"])}
         self.run(self.downstream.notify(method, params))
@@ -146,6 +149,14 @@ class Session:
             self.witness.changed(upstream, before, after)
         if after is State.CONNECTED and upstream.has_connected:  # it may be another by now
             self.run(self.downstream.notify("notifications/tools/list_changed", None))
+
+    def _log(self, upstream: Upstream, params: Params) -> None:
+        """Pass a log message on with the calls under way: a client of 2026-07-28 wants it there or not at all."""
+        if self._is_shared and len(upstream.calls) > 1:
+            return  # it may be about anyone's
+        for call in upstream.calls:
+            if call.on_notice:
+                call.on_notice("notifications/message", params)
 
     # In the background
 

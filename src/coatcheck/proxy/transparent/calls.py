@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp_types import CallToolRequestParams
 from mcp_types import methods as wire_methods
 
-from coatcheck.client.wire import Json
+from coatcheck.client.wire import Json, Params
 from coatcheck.dialects import v2025, v2026
 from coatcheck.dialects.seen import Snapshot
 from coatcheck.proxy.tasking import Incoming, Tasking
@@ -28,9 +29,10 @@ from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.hook import RequestContext, Verbatim
 from coatcheck.server.taskless.held import hold
 from coatcheck.server.taskless.rounds import read_round
-from coatcheck.server.waiting.live import Live
+from coatcheck.server.waiting.live import Live, notify_of_log
 from coatcheck.task import Task
 
+_LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 5.0
 """How long a client without tasks is left without a sign of life before a row, and a heartbeat, begin."""
 
@@ -58,8 +60,8 @@ class Calls:
 
     async def _as_call(self, incoming: Incoming, *, takes_tasks: bool) -> HandlerResult:
         """Make the call, and a row only if it takes long or asks something."""
-        patience = self._tasking.policy.patience or math.inf
-        call = await self._started(incoming)
+        patience, loop = self._tasking.policy.patience or math.inf, asyncio.get_running_loop()
+        began, call = loop.time(), await self._started(incoming)
         try:
             has_ended = await call.settled(patience if takes_tasks else min(patience, _EARLY_SECONDS))
         except asyncio.CancelledError:
@@ -71,7 +73,8 @@ class Calls:
         with as_protocol_errors():
             if takes_tasks:
                 return v2026.plain(v2026.write_created(await promote()))
-            return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach))
+            left = max(patience - (loop.time() - began), _LEAST_SECONDS)
+            return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach), left)
 
     async def _as_task(self, incoming: Incoming, caller: Caller) -> HandlerResult:
         """Make a row, whose call is made by the worker: for those who ask for a task, or may repeat the call."""
@@ -98,13 +101,20 @@ class Calls:
             if progress := snapshot.progress:
                 session.run(ctx.session.report_progress(progress.done, progress.total, snapshot.message))
 
-        call.on_progress = progressed
+        def noticed(method: str, params: Params) -> None:
+            session.run(notify_of_log(ctx, method, params))
+
+        call.on_progress, call.on_notice = progressed, noticed
         call.start()
         return call
 
-    async def _held(self, incoming: Incoming, make: Callable[[Live], Awaitable[Task]]) -> HandlerResult:
-        """Keep the call of a client without tasks open while its task runs."""
+    async def _held(
+        self, incoming: Incoming, make: Callable[[Live], Awaitable[Task]], seconds: float | None = None
+    ) -> HandlerResult:
+        """Keep the call of a client without tasks open while its task runs, or for so many seconds."""
         served, policy = self._tasking.running, self._tasking.policy
+        if seconds is not None:
+            policy = replace(policy, promote_after=seconds)
         with served.vigils.lines.open(incoming.ctx) as live:
             task = await make(live)
             return await hold(served, incoming.ctx, live, task, policy, takes_tickets=self._takes_tickets(incoming))

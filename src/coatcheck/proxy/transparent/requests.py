@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
@@ -129,6 +130,26 @@ class Requests:
         upstream = session.upstream(server)
         await upstream.listening.unsubscribe(await upstream.connect(), uri)
         return {}
+
+    @asynccontextmanager
+    async def subscribed(self, ctx: RequestContext) -> AsyncGenerator[None]:
+        """Have servers tell of the resources that a stream of 2026-07-28 is to carry, as long as it is open."""
+        wanted: Any = (ctx.params or {}).get("notifications")
+        uris: Any = cast("Json", wanted).get("resourceSubscriptions") if isinstance(wanted, dict) else None
+        if ctx.protocol_version not in MODERN or not isinstance(uris, list):
+            yield
+            return
+        session = await self._sessions.of(ctx)
+        taken: list[str] = []
+        for uri in cast("list[Any]", uris):
+            with suppress(MCPError, CoatcheckError):  # it may be there later
+                await self._subscribe(session, {"uri": uri})
+                taken.append(uri)
+        try:
+            yield
+        finally:
+            for uri in taken:
+                session.run(self._unsubscribe(session, {"uri": uri}))
 
     async def _found(self, session: Session, uri: str) -> tuple[str, str]:
         """Return the server of a resource and its own URI: also of one that comes without a prefix, from a result."""

@@ -11,7 +11,7 @@ from mcp_types import SERVER_INFO_META_KEY
 
 from coatcheck.client.generations import Call, new_key
 from coatcheck.client.handle import TaskHandle
-from coatcheck.client.wire import Json
+from coatcheck.client.wire import Json, Params
 from coatcheck.dialects.seen import Snapshot
 from coatcheck.dialects.words import RELATED_TASK
 from coatcheck.errors import CoatcheckError
@@ -40,6 +40,8 @@ class UpstreamCall:
         self.key = key or new_key()
         self._call = Call(tool=tool, arguments=arguments, key=self.key, meta=meta or {})
         self.on_progress: Callable[[Snapshot], object] | None = None
+        self.on_notice: Callable[[str, Params], object] | None = None
+        """Told of what the upstream logs while the call is under way."""
         self.on_adopted: Callable[[str], object] | None = None
         """Told of the id, if the upstream makes a task of it."""
         self._handle: TaskHandle[Json] | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -22,11 +24,12 @@ class Listening:
 
     def __init__(self, link: SupervisedLink) -> None:
         self._link = link
-        self._uris: set[str] = set()
+        self._uris = Counter[str]()
+        """What someone subscribed to, and how many did."""
         self._stream: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Listen anew, on the connection there is."""
+        """Listen anew, on the connection there is: what was subscribed to on another is so no longer."""
         if self._stream:
             self._stream.cancel()
         self._stream = asyncio.create_task(self._listen())
@@ -37,23 +40,29 @@ class Listening:
             await asyncio.gather(self._stream, return_exceptions=True)
 
     async def subscribe(self, connection: Connection, uri: str) -> None:
-        if connection.is_modern:
-            self._uris.add(uri)
-            self.start()
-        else:
-            await connection.request("resources/subscribe", {"uri": uri})
+        self._uris[uri] += 1
+        if self._uris[uri] == 1:
+            await self._change(connection, "resources/subscribe", uri)
 
     async def unsubscribe(self, connection: Connection, uri: str) -> None:
+        self._uris[uri] -= 1
+        if self._uris[uri] <= 0:
+            del self._uris[uri]
+            await self._change(connection, "resources/unsubscribe", uri)
+
+    async def _change(self, connection: Connection, method: str, uri: str) -> None:
         if connection.is_modern:
-            self._uris.discard(uri)
             self.start()
         else:
-            await connection.request("resources/unsubscribe", {"uri": uri})
+            await connection.request(method, {"uri": uri})
 
     async def _listen(self) -> None:
         while True:
             try:
                 connection = await self._link.open()
+                if not connection.is_modern:
+                    await self._subscribe_again(connection)
+                    return
                 wanted = _wanted(connection, self._uris)
                 if not wanted:
                     return
@@ -65,11 +74,15 @@ class Listening:
                 pass
             await asyncio.sleep(_PAUSE_SECONDS)
 
+    async def _subscribe_again(self, connection: Connection) -> None:
+        for uri in list(self._uris):
+            await connection.request("resources/subscribe", {"uri": uri})
 
-def _wanted(connection: Connection, uris: set[str]) -> Json:
+
+def _wanted(connection: Connection, uris: Collection[str]) -> Json:
     """Return what to listen to: what the server says it tells of."""
     declared: Any = connection.session.server_capabilities
-    if not connection.is_modern or declared is None:
+    if declared is None:
         return {}
     wanted: Json = {
         f"{name}ListChanged": True

@@ -32,6 +32,7 @@ class Asked(Protocol):
     """A call under way, of which something may be asked."""
 
     key: str
+    on_notice: Callable[[str, Params], object] | None
 
     async def ask(self, method: str, params: Json) -> Json: ...
 

@@ -48,9 +48,19 @@ class Live:
         return self.has_round
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, *, own_stream: bool) -> None:
-        levels = allowed_log_levels(self._ctx.protocol_version, self._ctx.meta)
-        if method != _LOG or (params and params.get("level") in levels):
+        if method != _LOG or is_wanted(self._ctx, params):
             await notify(self._ctx, method, params, own_stream=own_stream)
+
+
+def is_wanted(ctx: RequestContext, params: Mapping[str, Any] | None) -> bool:
+    """Whether the caller of a request wants log messages of this level."""
+    levels = allowed_log_levels(ctx.protocol_version, ctx.meta)
+    return params is not None and params.get("level") in levels
+
+
+async def notify_of_log(ctx: RequestContext, method: str, params: Mapping[str, Any] | None) -> None:
+    if is_wanted(ctx, params):
+        await notify(ctx, method, params, own_stream=True)
 
 
 class Lines:
