@@ -68,41 +68,35 @@ def run(settings: Settings) -> list[Line]:
 
 
 async def _run(settings: Settings) -> list[Line]:
-    count = settings.scaled(200, 20)
+    count, seconds = settings.scaled(200, 20), settings.scaled(_IDLE_SECONDS, 3)
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(serving(bare(settings))) for _ in _UPSTREAMS]
         told = {name: [_url(server)] for name, server in zip(_UPSTREAMS, servers, strict=True)}
         proxy = await stack.enter_async_context(serving(proxies.coatcheck(settings, told)))
-        pid = proxy.pids[0]
         # What a proxy needs once, for its first sessions, is not part of what it needs for each.
-        first = await stack.enter_async_context(_clients(proxy.address, _AT_ONCE))
-        await _called(first)
-        before, started = rss_mb(pid), time.perf_counter()
+        await _called(await stack.enter_async_context(_clients(proxy.address, _AT_ONCE)))
+        before, started = rss_mb(proxy.pids[0]), time.perf_counter()
         clients = await stack.enter_async_context(_clients(proxy.address, count))
         connected = await _called(clients)
         opened = time.perf_counter() - started
         await asyncio.sleep(_SETTLE_SECONDS)
-        held = rss_mb(pid)
+        held = rss_mb(proxy.pids[0])
         with Meter(proxy.pids) as meter:
-            await asyncio.sleep(settings.scaled(_IDLE_SECONDS, 3))
+            await asyncio.sleep(seconds)
         again = await _called(clients)
         require(all(client.is_listening for client in clients), True, "All sessions still listen")
+    memory = (
+        f"{held:.0f} MB in all, {before:.0f} MB with {_AT_ONCE} sessions; opened, and each upstream called, in"
+        f" {opened:.1f} s; a first call p50 {_p50(connected)} ms, one after that {_p50(again)} ms, {_AT_ONCE} at a time"
+    )
+    idle = (
+        f"of one core, over {seconds} s; each of the {count * len(_UPSTREAMS):,} streams from an upstream brings a sign"
+        " of life every 15 s"
+    )
+    each = (held - before) / count * 1e3
     return [
-        plain(
-            f"memory, each of {count} sessions x {len(_UPSTREAMS)} upstreams",
-            "kB",
-            [(held - before) / count * 1e3],
-            note=f"{held:.0f} MB in all, {before:.0f} MB with {_AT_ONCE} sessions; opened, and each upstream called, in"
-            f" {opened:.1f} s; a first call p50 {_p50(connected)} ms, one after that {_p50(again)} ms,"
-            f" {_AT_ONCE} at a time",
-        ),
-        plain(
-            f"processor time while {count} sessions are idle",
-            "%",
-            [100 * meter.metrics["server_cpu"]],
-            note=f"of one core, over {settings.scaled(_IDLE_SECONDS, 3)} s; each of the {count * len(_UPSTREAMS):,} streams"
-            " from an upstream brings a sign of life every 15 s",
-        ),
+        plain(f"memory, each of {count} sessions x {len(_UPSTREAMS)} upstreams", "kB", [each], note=memory),
+        plain(f"processor time, {count} sessions idle", "%", [100 * meter.metrics["server_cpu"]], note=idle),
     ]
 
 

@@ -83,7 +83,7 @@ async def test_a_process_may_open_a_file_twice_and_close_it_once_while_others_us
 
 
 async def test_many_processes_may_open_a_new_file_at_the_same_moment(tmp_path: Path, children: Children) -> None:
-    first_at = time.time() + 2  # an opener that needs longer to get going meets files that are there already
+    first_at = time.time() + 1  # an opener that needs longer to get going meets files that are there already
     openers = [await children.start("open_new", tmp_path, 150, first_at) for _ in range(2)]
     said = [[line async for line in opener.lines()] for opener in openers]
     assert said == [["opened"]] * 2

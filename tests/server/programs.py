@@ -67,6 +67,10 @@ def run(store: str) -> None:
     asyncio.run(work(build(store)))
 
 
-if __name__ == "__main__":
-    _, store = sys.argv
+def serve(store: str) -> None:
+    """Be a server on stdio."""
     build(store).run("stdio")
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -94,7 +93,7 @@ async def test_whoever_made_a_task_is_told_of_it_wherever_it_runs(one: OverHTTP,
 @pytest.fixture
 async def elsewhere(url: str) -> AsyncGenerator[Talk]:
     """A client on stdio, of a server in a process of its own."""
-    async with on_stdio(sys.executable, "-m", "tests.server.programs", url) as caller:
+    async with on_stdio(programs.serve, url) as caller:
         yield caller
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from mcp.server.mcpserver import MCPServer
@@ -17,6 +15,7 @@ from starlette.applications import Starlette
 
 from coatcheck import Engine
 from coatcheck.server import TaskServer
+from tests.forked import Forked, fork
 from tests.matrix import over_http, pipes
 from tests.matrix.clients import Client, Json
 from tests.matrix.peers import PATIENCE, Heard, Peer, Pending
@@ -33,8 +32,6 @@ ASKABLE: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots"
 """The capabilities of a client that can be asked everything."""
 WITH_TASKS: Json = {**ASKABLE, "extensions": {EXTENSION: {}}}
 """And of one of 2026-07-28 that knows tasks."""
-
-_ROOT = Path(__file__).parents[2]
 
 Transport = Literal["memory", "sse", "json"]
 
@@ -155,8 +152,8 @@ class InMemory(Talk, pipes.InMemory):
 class OnStdio(Talk, pipes.OnStdio):
     """On the pipes of another process."""
 
-    def __init__(self, client: Client, process: Process) -> None:
-        super().__init__(client, process)
+    def __init__(self, client: Client, process: Forked, said: asyncio.StreamReader) -> None:
+        super().__init__(client, process, said)
 
 
 class OverHTTP(Talk, over_http.OverHTTP):
@@ -251,23 +248,21 @@ async def served(server: MCPServer[Any], transport: Transport = "sse", **options
 
 
 @asynccontextmanager
-async def on_stdio(*command: str) -> AsyncGenerator[OnStdio]:
+async def on_stdio(program: Callable[..., None], *arguments: str) -> AsyncGenerator[OnStdio]:
     """Serve a client by another process, which ends when the client leaves."""
-    process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=PIPE, stdout=PIPE)
+    process, said = await fork(program, *arguments, stream=1)
     try:
-        caller = OnStdio(_client(VERSION, ASKABLE), process)
+        caller = OnStdio(_client(VERSION, ASKABLE), process, said)
         reading = caller.start(caller.read())
         await caller.greet()
         yield caller
         await caller.close()
         await caller.hang_up()
         async with asyncio.timeout(PATIENCE):
-            await process.wait()
             await reading
+        await process.ended(PATIENCE)
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await process.clean_up(PATIENCE)
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from coatcheck.client.asking import put
+from coatcheck.client.direct import Direct, Failed
 from coatcheck.client.http import TICKET, Trouble, Troubles
 from coatcheck.client.targets import Target
 from coatcheck.client.wire import Json, Listener, Wire
@@ -35,6 +36,7 @@ from coatcheck.dialects.words import IDEMPOTENCY_KEY
 from coatcheck.errors import CannotConnect, NotAuthorized
 
 logger = logging.getLogger("coatcheck")
+MCP_SESSION_ID = "mcp-session-id"
 _HANDSHAKE = ""
 """What the session sends on its own has no ticket."""
 _GONE, _STREAM_GONE = "Connection closed", "SSE stream"
@@ -89,8 +91,12 @@ class Connection:
         mode: str,
         listener: Listener,
         hears: Callable[[str], None] | None = None,
+        *,
+        is_direct: bool = False,
     ) -> None:
-        """`hears`: told of what a process of ours writes to its stderr."""
+        """`hears`: told of what a process of ours writes to its stderr. `is_direct`: go past the SDK where one can."""
+        lean = target.lean() if is_direct else None
+        self._direct = Direct(lean, listener) if lean else None
         self._target, self._callbacks, self._info, self._mode = target, callbacks, info, mode
         self._listener = listener
         self._troubles = Troubles(hears=hears)
@@ -122,6 +128,8 @@ class Connection:
 
     async def close(self) -> None:
         self._closing.set()
+        if self._direct:
+            self._direct.close()
         if self._running:
             if not self._ready.done():
                 self._running.cancel()
@@ -182,6 +190,8 @@ class Connection:
             opts["headers"][MCP_METHOD_HEADER] = method
             if name is not None:
                 opts["headers"][MCP_NAME_HEADER] = encode_header_value(name)
+        if self._direct:
+            return await self._ask_directly(self._direct, method, params, opts["headers"], timeout)
         ticket = f"{next(self._tickets)}"
         opts["headers"][TICKET] = ticket
         if timeout is not None:
@@ -190,6 +200,22 @@ class Connection:
             return await self._wire.send_raw_request(method, params, opts)
         except MCPError as error:
             raise self._judged(error, self._troubles.of.pop(ticket, None)) from error
+
+    async def _ask_directly(
+        self, direct: Direct, method: str, params: Mapping[str, Any], headers: dict[str, str], timeout: float | None
+    ) -> Json:
+        if self._troubles.session_id and not self.is_modern:
+            headers[MCP_SESSION_ID] = self._troubles.session_id
+        try:
+            async with asyncio.timeout(timeout):
+                return await direct.request(method, params, headers)
+        except TimeoutError:
+            raise ConnectionLost(Trouble(f"{method} timed out"), is_final=False) from None
+        except Failed as error:
+            trouble = error.trouble
+            if trouble.is_refusal:
+                raise NotAuthorized(self._target.label, trouble.status or 0) from error
+            raise ConnectionLost(trouble, is_final=not trouble.is_fault and not self.is_modern) from error
 
     async def put(self, method: str, params: Json, request_id: str | int, about: str | None = None) -> Json:
         """Put a question to the client's callbacks, and return the answer. `about`: the call or task it is of."""

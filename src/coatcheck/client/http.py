@@ -27,7 +27,7 @@ _LATER = (429, 502, 503, 504)
 """What says that there is no server just now, or none that has time."""
 TICKET = "x-coatcheck-request"
 """A header that names a request between us and our transport; it does not leave the house."""
-_JSON = {"content-type": "application/json"}
+_SESSION = "mcp-session-id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class Troubles:
     of: dict[str, Trouble] = field(default_factory=dict[str, Trouble])
     last_words: Callable[[], str] = lambda: ""
     """What the server said when it ended, if it is a process of ours."""
+    session_id: str | None = None
+    """The session the server has for us, if it has any."""
     hears: Callable[[str], None] | None = None
     """Told of every line such a process writes to its stderr."""
 
@@ -120,6 +122,7 @@ class _Telling(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
             request.headers[TICKET] = ticket  # if it is redirected, another will be made of it
+            self._troubles.session_id = response.headers.get(_SESSION) or self._troubles.session_id
             if not _is_stream(response):
                 await response.aread()  # what breaks, breaks here
         except httpx2.TransportError as error:
@@ -129,7 +132,7 @@ class _Telling(httpx2.AsyncBaseTransport):
             return _told(request_id, trouble)
         if response.status_code >= 400:
             await response.aread()
-            if trouble := _trouble(response):
+            if trouble := trouble_of(response.status_code, response.reason_phrase, response.content):
                 self._troubles.of[ticket] = trouble
         return response
 
@@ -169,14 +172,14 @@ def _told(request_id: int | str, trouble: Trouble) -> httpx2.Response:
     return httpx2.Response(503, headers={"content-type": "application/json"}, content=body)
 
 
-def _trouble(response: httpx2.Response) -> Trouble | None:
-    """Return what is wrong, unless the server itself says so in the protocol's words."""
-    phrase = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+def trouble_of(status: int, reason_phrase: str, content: bytes) -> Trouble | None:
+    """Return what is wrong with an answer, unless the server itself says so in the protocol's words."""
+    phrase = f"HTTP {status} {reason_phrase}".rstrip()
     try:
-        error = _read_answer(response.content).error
+        error = _read_answer(content).error
     except msgspec.MsgspecError:
-        return Trouble(phrase, was_sent=response.status_code in (502, 504), status=response.status_code)
-    trouble = Trouble(f"{phrase}: {error.message}", was_sent=False, status=response.status_code)
+        return Trouble(phrase, was_sent=status in (502, 504), status=status)
+    trouble = Trouble(f"{phrase}: {error.message}", was_sent=False, status=status)
     is_session = error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
     return trouble if trouble.is_refusal or is_session else None
 

@@ -19,6 +19,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.memory import create_client_server_memory_streams
 
 from coatcheck.client.http import Troubles, http_client
+from coatcheck.client.lean_http import LeanHTTP, is_reachable_directly
 from coatcheck.errors import CannotConnect, InvalidArgument
 
 Streams = tuple[Any, Any]
@@ -41,6 +42,10 @@ class Target(Protocol):
 
     def open(self, troubles: Troubles) -> AbstractAsyncContextManager[Streams]:
         """Connect. What goes wrong with requests is put into `troubles`."""
+        ...
+
+    def lean(self) -> LeanHTTP | None:
+        """Return a shorter way for requests, if there is one."""
         ...
 
 
@@ -107,6 +112,10 @@ class Endpoint:
         self.label = str(parsed.copy_with(userinfo=b"", query=None))
         self.spec = {"url": str(parsed.copy_with(userinfo=b""))}
 
+    def lean(self) -> LeanHTTP | None:
+        is_plain = self._auth is None and is_reachable_directly(self._url)
+        return LeanHTTP(self._url, self._headers) if is_plain else None
+
     @asynccontextmanager
     async def open(self, troubles: Troubles) -> AsyncGenerator[Streams]:
         async with (
@@ -126,6 +135,9 @@ class Command:
         self._cwd = os.path.abspath(cwd) if cwd else os.getcwd()
         self.label = os.path.basename(command[0])
         self.spec = {"command": command[0], "args": list(command[1:]), "cwd": self._cwd}
+
+    def lean(self) -> None:
+        return None
 
     @asynccontextmanager
     async def open(self, troubles: Troubles) -> AsyncGenerator[Streams]:
@@ -203,6 +215,9 @@ class InMemory:
     def __init__(self, server: MCPServer[Any] | Server[Any]) -> None:
         self._server = server
         self.label, self.spec = server.name, None
+
+    def lean(self) -> None:
+        return None
 
     @asynccontextmanager
     async def open(self, troubles: Troubles) -> AsyncGenerator[Streams]:

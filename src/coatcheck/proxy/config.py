@@ -112,6 +112,9 @@ def _check_kinds(name: str, entry: Mapping[str, Any]) -> None:
         *(entry.get("env") or {}).values(),
         *(entry.get("headers") or {}).values(),
     ]
+    headers: dict[str, Any] = entry.get("headers") or {}
+    if any("\n" in f"{word}{value}" or "\r" in f"{word}{value}" for word, value in headers.items()):
+        raise InvalidArgument(f"'headers' of {name} have a line break in them.")
     if not all(isinstance(text, str) for text in texts):
         raise InvalidArgument(f"'cwd', 'args', 'env' and 'headers' of {name} may have only text in them.")
 

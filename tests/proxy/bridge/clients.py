@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import mcp
 import mcp_types as types
+from mcp.client.extension import ClaimContext, ResultClaim
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from coatcheck import Client
-from coatcheck.client import Snapshot, TaskHandle, TasksExtension, ToolResult
+from coatcheck.client import TaskHandle, TasksExtension, ToolResult
 from coatcheck.errors import CannotConnect, Interrupted, ServerError, TaskCancelled, TaskLost, ToolFailed
 from tests.client_faults.gate import PATIENCE
 
@@ -88,6 +90,9 @@ class Person:
 class Caller(ABC):
     """A client that is connected."""
 
+    last_task: str | None = None
+    """What the last call became, if it was not answered with its result."""
+
     @abstractmethod
     async def call(self, tool: str, arguments: Json) -> Said:
         """Call a tool and return how that ended, by whatever way there is."""
@@ -108,7 +113,6 @@ class _Ours(Caller):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._handles: dict[str, TaskHandle[ToolResult]] = {}
-        self.has_made_task = False
 
     async def call(self, tool: str, arguments: Json) -> Said:
         return await _said(self._called(tool, arguments))
@@ -128,15 +132,30 @@ class _Ours(Caller):
 
     async def _called(self, tool: str, arguments: Json) -> ToolResult:
         handle = await self._client.start(tool, arguments, raise_on_error=False)
-        self.has_made_task = handle.is_task
+        self.last_task = handle.id if handle.is_task else None
         return await handle.result(PATIENCE)
+
+
+class _Extension(TasksExtension):
+    """Says which tasks it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(cancel_on_abandon=True)
+        self.given: asyncio.Queue[str] = asyncio.Queue()
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        return [replace(claim, resolve=partial(self._noted, claim)) for claim in super().claims()]
+
+    async def _noted(self, claim: ResultClaim[Any], created: Any, context: ClaimContext) -> types.CallToolResult:
+        self.given.put_nowait(created.model_dump()["taskId"])
+        return await claim.resolve(created, context)
 
 
 class _WithExtension(Caller):
     """The SDK's own client with tasks of 2026-07-28; it names no keys, so its calls are made before their rows."""
 
-    def __init__(self, client: mcp.Client, changes: asyncio.Queue[Snapshot]) -> None:
-        self._client, self._changes = client, changes
+    def __init__(self, client: mcp.Client, given: asyncio.Queue[str]) -> None:
+        self._client, self._given = client, given
         self._calls: dict[str, asyncio.Task[types.CallToolResult]] = {}
 
     async def call(self, tool: str, arguments: Json) -> Said:
@@ -144,9 +163,11 @@ class _WithExtension(Caller):
 
     async def start(self, tool: str, arguments: Json) -> str:
         calling = asyncio.create_task(self._client.call_tool(tool, arguments))
-        task_id = (await self._changes.get()).id
-        self._calls[task_id] = calling
-        return task_id
+        becoming = asyncio.create_task(self._given.get())
+        await asyncio.wait((calling, becoming), return_when=asyncio.FIRST_COMPLETED)
+        assert becoming.done(), calling
+        self._calls[becoming.result()] = calling
+        return becoming.result()
 
     async def collect(self, task_id: str) -> Said:
         return await _said(self._calls[task_id])
@@ -199,15 +220,11 @@ async def connected(kind: Kind, target: Target, person: Person | None = None) ->
             async with Client(target, mode=mode, ledger=False, patience=PATIENCE, **callbacks) as client:
                 yield _Ours(client)
             return
-        changes: asyncio.Queue[Snapshot] = asyncio.Queue()
-        extension = TasksExtension(cancel_on_abandon=True, on_change=changes.put_nowait)
+        extension = _Extension()
         extensions = [extension] if kind == "2026-sdk" else []
         server = target if isinstance(target, str) else StdioServerParameters(**target)
         async with mcp.Client(server, mode=mode, extensions=extensions, **callbacks) as client:
-            yield _WithExtension(client, changes) if extensions else _Without(client)
-
-
-Connect = Callable[..., AbstractAsyncContextManager[Caller]]
+            yield _WithExtension(client, extension.given) if extensions else _Without(client)
 
 
 async def _said(call: Any) -> Said:

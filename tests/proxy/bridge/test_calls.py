@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coatcheck.dialects.words import RELATED_TASK
 from tests.proxy.bridge.clients import KINDS, Kind, connected
 from tests.proxy.bridge.conftest import Scene
 from tests.proxy.bridge.programs.tools import BEGAN, ECHO_META, ENDED, REFUSED
@@ -30,7 +31,7 @@ async def test_a_quick_result_arrives_as_it_is(kind: Kind, upstream: str, bridge
         assert link == {"type": "resource_link", "uri": "file:///tmp/echo.txt", "name": "echo"}
         assert not said.is_error
         # In 2025-11-25 it is the client who makes a task of a call, however quick.
-        assert getattr(caller, "has_made_task", False) is (kind == "2025")
+        assert (caller.last_task is not None) is (kind == "2025")
 
 
 @cells
@@ -65,12 +66,15 @@ async def test_an_error_of_the_protocol_arrives(
             scene.gate.open(BEGAN)
             said = await caller.collect(task_id)
         else:
-            said = await caller.call(f"{upstream}__refuse", arguments)
+            said, task_id = await caller.call(f"{upstream}__refuse", arguments), caller.last_task
         assert said.is_error
         if is_slow and kind.startswith("none"):
             assert said.text.endswith("It is refused")  # a ticket is collected with a tool, which tells of it
         else:
-            assert (said.code, said.message, said.data) == (REFUSED, "It is refused", {"why": ["it was made so"]})
+            data = {name: value for name, value in said.data.items() if name != "_meta"}
+            assert (said.code, said.message, data) == (REFUSED, "It is refused", {"why": ["it was made so"]})
+            # Of its own task, and not of that of the server behind.
+            assert said.data.get("_meta") == ({RELATED_TASK: {"taskId": task_id}} if kind == "2025" else None)
 
 
 @cells

@@ -17,6 +17,7 @@ from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.downstream import Downstream
 from coatcheck.proxy.sessions.witness import Witness
 from coatcheck.proxy.upstreams.dialing import Dialect
+from coatcheck.proxy.upstreams.framing import unframed
 from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream
 
@@ -116,6 +117,7 @@ class Session:
 
     async def asked(self, upstream: Upstream, method: str, params: Json, about: str | None) -> Json:
         """Ask whoever made the call a question is of; of several that it may be of, the client is the same."""
+        params = unframed(params)
         while (call := upstream.call_of(about)) is not None:
             try:
                 return await call.ask(method, params)

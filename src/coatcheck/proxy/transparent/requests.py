@@ -24,7 +24,7 @@ from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.sessions.sessions import Sessions
 from coatcheck.proxy.transparent.finding import find_resource
 from coatcheck.proxy.transparent.lists import Lists
-from coatcheck.proxy.upstreams.call import neutral
+from coatcheck.proxy.upstreams.framing import neutral
 from coatcheck.server.calls.caller import MODERN
 from coatcheck.server.hook import RequestContext, Step
 

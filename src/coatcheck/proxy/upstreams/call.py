@@ -7,21 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import SERVER_INFO_META_KEY
 
 from coatcheck.client.generations import Call, new_key
 from coatcheck.client.handle import TaskHandle
 from coatcheck.client.wire import Json, Params
 from coatcheck.dialects.seen import Snapshot
-from coatcheck.dialects.words import RELATED_TASK
 from coatcheck.errors import CoatcheckError
 from coatcheck.proxy.failures import as_mcp_error
+from coatcheck.proxy.upstreams.framing import neutral
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.task import Status
 
 Ask = Callable[[str, Json], Awaitable[Json]]
 """Puts a question of the call to whoever made it, as it is on the wire."""
-_FRAME = (RELATED_TASK, SERVER_INFO_META_KEY)
 
 
 class UpstreamCall:
@@ -172,16 +170,3 @@ class UpstreamCall:
 
 async def _as_it_is(raw: Json) -> Json:
     return raw
-
-
-def neutral(result: Json) -> Json:
-    """Return a result without the fields by which one generation of the protocol frames it."""
-    bare = {name: value for name, value in result.items() if name != "resultType"}
-    meta: Any = bare.get("_meta")
-    if isinstance(meta, dict):
-        kept: Json = {name: value for name, value in meta.items() if name not in _FRAME}  # pyright: ignore[reportUnknownVariableType]
-        if kept:
-            bare["_meta"] = kept
-        else:
-            del bare["_meta"]
-    return bare

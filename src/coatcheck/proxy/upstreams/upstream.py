@@ -59,7 +59,7 @@ class Upstream:
         callbacks = Callbacks(answer=partial(ear.asked, self), declared=declared)
 
         def make(hearing: Hearing, mode: str = "auto") -> Connection:
-            return Connection(target, callbacks, _INFO, mode, hearing, partial(ear.said, self))
+            return Connection(target, callbacks, _INFO, mode, hearing, partial(ear.said, self), is_direct=True)
 
         def link(make_any: Callable[[], Connection]) -> SupervisedLink:
             choose = partial(dial, lambda mode: make(self.desk.hearing, mode), dialect)

@@ -95,9 +95,27 @@ async function cancel({ name, arguments: given }) {
   return { status: outcome.status, later: (await session.task(taskId).snapshot()).status };
 }
 
+// The SDK's own call, which knows no tasks, until it is said how far it is.
+async function giveUp({ name, arguments: given }) {
+  const controller = new AbortController();
+  const options = { signal: controller.signal, onprogress: () => controller.abort() };
+  return client.callTool({ name, arguments: given }, options).then(
+    () => ({ isOver: true }),
+    () => ({ isOver: false }),
+  );
+}
+
+// In 2026-07-28 one does not subscribe, but listen.
+async function subscribe({ uri }) {
+  if (!isModern) return client.subscribeResource({ uri });
+  await client.listen({ resourceSubscriptions: [uri] });
+}
+
 await serve({
   ...reading(client),
+  subscribe,
   cancel,
+  give_up: giveUp,
   task: ({ name, arguments: given }) => settled(name, given, PREFER),
   async call({ name, arguments: given }) {
     const seen = await settled(name, given);

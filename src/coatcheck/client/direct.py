@@ -1,0 +1,138 @@
+"""Requests over HTTP on the shortest way: for a connection that was made by the SDK, but beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND
+
+from coatcheck.client.http import Trouble, trouble_of
+from coatcheck.client.lean_http import Broken, LeanHTTP, Reply
+from coatcheck.client.wire import QUESTIONS, Json, Listener
+
+_NOWHERE = (301, 302, 303, 307, 308)
+
+
+class Failed(Exception):
+    """There is no answer of the server's, and why."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.reason)
+        self.trouble = trouble
+
+
+class Direct:
+    def __init__(self, http: LeanHTTP, listener: Listener) -> None:
+        self._http, self._listener = http, listener
+        self._ids = 0
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        for answering in self._answering:
+            answering.cancel()
+        self._http.close()
+
+    async def request(self, method: str, params: Mapping[str, Any], headers: Mapping[str, str]) -> Json:
+        """Send a request and return the result.
+
+        Raises:
+            MCPError: The server answered with an error.
+            Failed: It did not answer.
+        """
+        self._ids += 1
+        request_id = f"direct-{self._ids}"
+        sent = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        try:
+            reply = await self._http.post(msgspec.json.encode(sent), headers)
+            if reply.is_stream and reply.status < 300:
+                return await self._followed(reply, request_id, headers)
+        except Broken as error:
+            raise Failed(Trouble(str(error), was_sent=error.was_sent)) from error
+        except asyncio.CancelledError:
+            if MCP_METHOD_HEADER not in headers:  # in 2026-07-28, to hang up says it all
+                self._run(self._tell("notifications/cancelled", {"requestId": request_id}, headers))
+            raise
+        return _result(reply)
+
+    async def _followed(self, reply: Reply, request_id: str, headers: Mapping[str, str]) -> Json:
+        """Hear what comes before the answer, and return that."""
+        try:
+            async for data in reply.events():
+                message: Any = msgspec.json.decode(data) if data.strip() else None
+                if not isinstance(message, dict):
+                    continue
+                said = cast("Json", message)
+                if said.get("id") == request_id and "method" not in said:
+                    return _read(said)
+                self._heard(said, headers)
+        except asyncio.CancelledError:
+            reply.drop()
+            raise
+        raise Failed(Trouble("the stream ended before the answer came"))
+
+    def _heard(self, message: Json, headers: Mapping[str, str]) -> None:
+        method: Any = message.get("method")
+        params: Json = message.get("params") or {}
+        if not isinstance(method, str):
+            return
+        if "id" in message:
+            self._run(self._answer(message["id"], method, params, headers))
+        else:
+            self._listener.notified(method, params)
+
+    async def _answer(self, request_id: Any, method: str, params: Json, headers: Mapping[str, str]) -> None:
+        try:
+            if method == "ping":
+                answer: Json = {"result": {}}
+            elif method in QUESTIONS:
+                answer = {"result": await self._listener.asked(method, params, request_id)}
+            else:
+                answer = {"error": {"code": METHOD_NOT_FOUND, "message": "Method not found"}}
+        except MCPError as error:
+            answer = {"error": error.error.model_dump(mode="json", exclude_none=True)}
+        await self._post({"jsonrpc": "2.0", "id": request_id, **answer}, headers)
+
+    async def _tell(self, method: str, params: Json, headers: Mapping[str, str]) -> None:
+        await self._post({"jsonrpc": "2.0", "method": method, "params": params}, headers)
+
+    async def _post(self, message: Json, headers: Mapping[str, str]) -> None:
+        about = {name: value for name, value in headers.items() if name not in (MCP_METHOD_HEADER, MCP_NAME_HEADER)}
+        with suppress(Broken):  # who lost the connection has lost what was asked on it
+            await self._http.post(msgspec.json.encode(message), about)
+
+    def _run(self, errand: Any) -> None:
+        task = asyncio.create_task(errand)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+
+def _result(reply: Reply) -> Json:
+    if reply.status in _NOWHERE:
+        raise Failed(Trouble(f"HTTP {reply.status}", was_sent=False, status=reply.status))
+    if reply.status >= 400 and (trouble := trouble_of(reply.status, "", reply.body)):
+        raise Failed(trouble)
+    try:
+        message: Any = msgspec.json.decode(reply.body)
+    except msgspec.MsgspecError as error:
+        raise Failed(Trouble(f"HTTP {reply.status} with something that is no answer", status=reply.status)) from error
+    if not isinstance(message, dict):
+        raise Failed(Trouble(f"HTTP {reply.status} with something that is no answer", status=reply.status))
+    return _read(cast("Json", message))
+
+
+def _read(message: Json) -> Json:
+    error: Any = message.get("error")
+    if isinstance(error, dict):
+        said = cast("Json", error)
+        code = said.get("code")
+        raise MCPError(code if isinstance(code, int) else INTERNAL_ERROR, str(said.get("message")), said.get("data"))
+    result: Any = message.get("result")
+    if not isinstance(result, dict):
+        raise MCPError(CONNECTION_CLOSED, "The server answered with neither a result nor an error")
+    return cast("Json", result)

@@ -1,0 +1,235 @@
+"""HTTP/1.1 with nothing between us and the socket: for a proxy, which does little else than to pass requests on."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+_CONNECT_SECONDS = 15.0
+_MOST_IDLE = 20
+
+
+class Broken(Exception):
+    """There is no answer. `was_sent`: the server may have carried out the request all the same."""
+
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+class Reply:
+    """An answer: a body, or events as they come."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line, self._exchange = line, line.exchange
+        self.status = line.status
+        self.headers = line.headers
+        self.is_stream = line.is_stream
+        self.body = b"".join(line.chunks)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Give the data of each event.
+
+        Raises:
+            Broken: The stream ended before its end.
+        """
+        data: list[bytes] = []
+        rest = b""
+        while chunk := await self._line.chunk():
+            *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+            for line in lines:
+                if line.startswith(b"data:"):
+                    data.append(line[5:].removeprefix(b" "))
+                elif not line and data:
+                    yield b"\n".join(data)
+                    data = []
+
+    def drop(self) -> None:
+        """Want no more of it; unless it is complete, and the connection perhaps in use for another by now."""
+        if self._line.exchange == self._exchange and not self._line.is_complete:
+            self._line.drop()
+
+
+class LeanHTTP:
+    """Posts to one URL, over connections that are kept."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(url)
+        is_secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname or "", parts.port or (443 if is_secure else 80)
+        self._ssl = ssl.create_default_context() if is_secure else None
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        shown = host if parts.port is None else f"{host}:{parts.port}"
+        own = {"host": shown, "accept": "application/json, text/event-stream", "content-type": "application/json"}
+        said = own | {name.lower(): value for name, value in headers.items()}
+        self._head = f"POST {target} HTTP/1.1\r\n{_written(said)}".encode("latin-1")
+        self.where = f"{self._host}:{self._port}"
+        self._idle: list[_Line] = []
+        self._lines: set[_Line] = set()
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Send a body and return the answer.
+
+        Raises:
+            Broken: There is none.
+        """
+        line = await self._take()
+        sent = b"%b%bcontent-length: %d\r\n\r\n%b" % (self._head, _written(headers).encode("latin-1"), len(body), body)
+        try:
+            return await line.send(sent)
+        except asyncio.CancelledError:
+            line.drop()
+            raise
+
+    def close(self) -> None:
+        for line in list(self._lines):
+            line.drop()
+
+    async def _take(self) -> _Line:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_open:
+                return line
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, line = await loop.create_connection(lambda: _Line(self), self._host, self._port, ssl=self._ssl)
+        except TimeoutError:
+            raise Broken(f"{self.where} does not answer", was_sent=False) from None
+        except OSError as error:
+            raise Broken(f"{self.where} refuses connections ({error.strerror or error})", was_sent=False) from error
+        self._lines.add(line)
+        return line
+
+    def put_back(self, line: _Line) -> None:
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(line)
+        else:
+            line.drop()
+
+    def forget(self, line: _Line) -> None:
+        self._lines.discard(line)
+        if line in self._idle:
+            self._idle.remove(line)
+
+
+def is_reachable_directly(url: str) -> bool:
+    """Whether nothing stands between us and a URL, and it says nothing of who we are."""
+    parts = urlsplit(url)
+    has_proxy = parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or "")
+    return parts.username is None and not has_proxy
+
+
+def _written(headers: Mapping[str, str]) -> str:
+    if any("\n" in value or "\r" in value for value in headers.values()):
+        raise ValueError("A header is one line")
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+
+
+class _Line(asyncio.Protocol):
+    """One connection, with one request at a time on it."""
+
+    def __init__(self, pool: LeanHTTP) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = None
+        self._answer: asyncio.Future[Reply] | None = None
+        self._arrived: asyncio.Event | None = None
+        self.is_complete, self.exchange = True, 0
+        """Whether nothing more is to come of the answer to the last request, and which one that was."""
+        self.is_open = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.status, self.headers, self.is_stream = 0, dict[str, str](), False
+        self.chunks: list[bytes] = []
+
+    def send(self, data: bytes) -> asyncio.Future[Reply]:
+        self._reset()
+        self.is_complete = False
+        self.exchange += 1
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer = asyncio.get_running_loop().create_future()
+        if self._transport is None or not self.is_open:
+            self._answer.set_exception(Broken(f"the connection to {self._pool.where} is closed", was_sent=False))
+        else:
+            self._transport.write(data)
+        return self._answer
+
+    async def chunk(self) -> bytes:
+        """Return what has come of a stream since the last time; nothing, if it has come to its end."""
+        while not self.chunks and not self.is_complete:
+            if not self.is_open:
+                raise Broken(f"the connection to {self._pool.where} broke", was_sent=True)
+            self._arrived = asyncio.Event()
+            await self._arrived.wait()
+        chunks, self.chunks = self.chunks, []
+        return b"".join(chunks)
+
+    def drop(self) -> None:
+        if self._transport:
+            self._transport.abort()
+
+    # For asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport, self.is_open = cast("asyncio.Transport", transport), True
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"{self._pool.where} does not speak HTTP ({error})")
+            self.drop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._pool.forget(self)
+        self._fail(f"the connection to {self._pool.where} broke{f' ({exc})' if exc else ''}")
+        self._tell()
+
+    def _fail(self, reason: str) -> None:
+        if self._answer and not self._answer.done():
+            self._answer.set_exception(Broken(reason, was_sent=True))
+
+    # For the parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        self.is_stream = self.headers.get("content-type", "").lower().startswith("text/event-stream")
+        if self.is_stream and self.status < 300:
+            self._resolve()
+
+    def on_body(self, data: bytes) -> None:
+        self.chunks.append(data)
+        self._tell()
+
+    def on_message_complete(self) -> None:
+        if self.status < 200:  # there is more to come
+            return
+        self.is_complete = True
+        keeps = self._parser.should_keep_alive()
+        self._resolve()
+        self._tell()
+        if keeps:
+            self._pool.put_back(self)
+        else:
+            self.drop()
+
+    def _resolve(self) -> None:
+        if self._answer and not self._answer.done():
+            self._answer.set_result(Reply(self))
+
+    def _tell(self) -> None:
+        if self._arrived:
+            self._arrived.set()

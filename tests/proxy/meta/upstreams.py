@@ -1,0 +1,208 @@
+"""The servers behind the proxy: in this process, over HTTP, and doing what a test tells them to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CallToolResult,
+    LoggingMessageNotification,
+    LoggingMessageNotificationParams,
+    ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams,
+    SamplingMessage,
+    TextContent,
+    ToolListChangedNotification,
+)
+from pydantic import BaseModel
+
+from coatcheck.proxy.config import ServerEntry, server_entry
+from tests.matrix.peers import PATIENCE
+
+Ctx = Context[Any, Any]
+REFUSED = -32050
+EVERYTHING = CallToolResult(
+    content=[
+        TextContent(type="text", text="plain"),
+        TextContent(type="text", text='{"json": ["as", "text"]}'),
+    ],
+    structured_content={"deep": [1, 2.5, None, "ü"], "empty": {}},
+    _meta={"example.com/mark": {"kept": True}},
+)
+
+
+class Word(BaseModel):
+    value: str
+
+
+class Moments:
+    """What has been reached, by name; and what may be gone past."""
+
+    def __init__(self) -> None:
+        self._reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._open: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def reach(self, name: str) -> None:
+        self._reached[name].set()
+
+    async def reached(self, name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self._reached[name].wait()
+
+    def open(self, name: str) -> None:
+        self._open[name].set()
+
+    async def passed(self, name: str) -> None:
+        await self._open[name].wait()
+
+
+class Tools:
+    """What a server can do. Work has a name, begins, and goes on when the test opens the gate of that name."""
+
+    def __init__(self) -> None:
+        self.moments = Moments()
+        self.answers: list[Any] = []
+        """What was answered to the questions asked, in the order of the answers."""
+        self.calls = 0
+
+    async def echo(self, word: str) -> str:
+        self.calls += 1
+        return word
+
+    async def everything(self) -> CallToolResult:
+        return EVERYTHING
+
+    async def work(self, name: str) -> str:
+        """Begin, wait at the gate, end."""
+        self.calls += 1
+        self.moments.reach(name)
+        try:
+            await self.moments.passed(name)
+        except asyncio.CancelledError:
+            self.moments.reach(f"{name} stopped")
+            raise
+        return f"{name} is done"
+
+    async def fail(self) -> CallToolResult:
+        return CallToolResult(content=[TextContent(type="text", text="It went wrong")], is_error=True)
+
+    async def refuse(self) -> str:
+        raise MCPError(code=REFUSED, message="It is refused", data={"why": ["it was made so"]})
+
+    async def refuse_late(self, name: str) -> str:
+        await self.work(name)
+        return await self.refuse()
+
+    async def ask(self, questions: list[str], ctx: Ctx) -> str:
+        """Ask one after the other; what goes wrong with one is an answer, too."""
+        said: list[str] = []
+        for question in questions:
+            try:
+                answer = await ctx.elicit(question, Word)
+                self.answers.append(answer)
+                said.append(answer.data.value if answer.action == "accept" else answer.action)
+            except MCPError as error:
+                self.answers.append(error)
+                said.append(f"error {error.code}: {error.message}")
+        return " and ".join(said)
+
+    async def sample(self, ctx: Ctx) -> str:
+        message = SamplingMessage(role="user", content=TextContent(type="text", text="Say something"))
+        try:
+            said = await ctx.session.create_message([message], max_tokens=10)  # pyright: ignore[reportDeprecated]
+        except MCPError as error:
+            return f"error {error.code}: {error.message}"
+        assert isinstance(said.content, TextContent)
+        return f"{said.model} said: {said.content.text}"
+
+    async def log(self, level: Any, words: list[str], ctx: Ctx) -> str:
+        for word in words:
+            params = LoggingMessageNotificationParams(level=level, data=word, logger="tests")
+            await ctx.session.send_notification(LoggingMessageNotification(params=params))
+        return "logged"
+
+    async def tell(self, uri: str, ctx: Ctx) -> str:
+        """Tell that a resource has changed."""
+        params = ResourceUpdatedNotificationParams(uri=uri)
+        await ctx.session.send_notification(ResourceUpdatedNotification(params=params))
+        return "told"
+
+    async def tell_of_tools(self, ctx: Ctx) -> str:
+        await ctx.session.send_notification(ToolListChangedNotification())
+        return "told"
+
+    async def report(self, name: str, ctx: Ctx) -> str:
+        await ctx.report_progress(1, 2, "half of it")
+        return await self.work(name)
+
+
+_TOOLS = ("echo", "everything", "work", "fail", "refuse", "refuse_late", "ask", "sample", "log", "tell", "report")
+
+
+class Upstream(Tools):
+    """A server without tasks, at a port where it can be stopped and started again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.port = 0
+        self.sessions = 0
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def entry(self) -> ServerEntry:
+        return server_entry(self.name, {"url": self.url})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def app(self) -> Any:
+        return self.server().streamable_http_app()
+
+    def server(self) -> MCPServer[Any]:
+        server = MCPServer[Any](self.name, version="1")
+        for tool in (*_TOOLS, "tell_of_tools"):
+            server.add_tool(getattr(self, tool))
+        server.resource("memo://greeting", name="greeting")(lambda: "hello")
+        server.resource("memo://people/{name}", name="people")(lambda name: f"hello {name}")
+        server.prompt(name="greet")(lambda name: f"Greet {name}")
+        return server
+
+    async def start(self) -> None:
+        bound = socket.create_server(("127.0.0.1", self.port))
+        self.port = bound.getsockname()[1]
+        config = uvicorn.Config(self.app(), log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
+
+    async def stop(self) -> None:
+        """Break all connections, and listen no more."""
+        server, serving = self._server, self._serving
+        if server is None or serving is None:
+            return
+        self._server = self._serving = None
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()  # pyright: ignore
+        server.should_exit = server.force_exit = True
+        async with asyncio.timeout(PATIENCE):
+            await serving
+
+
+@asynccontextmanager
+async def upstream(name: str) -> AsyncGenerator[Upstream]:
+    server = Upstream(name)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
