@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import logging
 import os
 import sys
 from contextlib import closing
@@ -89,6 +90,7 @@ def proxy(
         coatcheck proxy --config mcp.json --tools
     """
     configure_logs(log_format, log_level)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it shows whole URLs, secrets and all
     found = _read(config, no_prefix=no_prefix)
     if store:
         os.environ[STORE_VARIABLE] = store

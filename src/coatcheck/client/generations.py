@@ -35,6 +35,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     ttl: timedelta | None = None
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """What else goes into the request's `_meta`."""
+    more: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """What else goes into its params: what came of an earlier round, for who passes rounds on."""
+    takes_rounds: Callable[[], bool] | None = None
+    """Whether a round of questions is an answer to return, and not to be seen to here."""
 
 
 Started = Snapshot | Json
@@ -71,7 +75,7 @@ def _params(connection: Channel, call: Call) -> Json:
     meta: Json = {**call.meta, "progressToken": call.key}
     if connection.takes_keys:
         meta[IDEMPOTENCY_KEY] = call.key
-    return {"name": call.tool, "arguments": dict(call.arguments), "_meta": meta}
+    return {"name": call.tool, "arguments": dict(call.arguments), **call.more, "_meta": meta}
 
 
 class _V2026:
@@ -87,7 +91,7 @@ class _V2026:
             match result.get("resultType", "complete"):
                 case "task":
                     return read_task(result)
-                case "input_required":
+                case "input_required" if not (call.takes_rounds and call.takes_rounds()):
                     params = {**params, **await _round(result, ask)}
                 case _:
                     return result

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import random
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import httpx2
 import msgspec
@@ -66,9 +68,16 @@ class Troubles:
 def http_client(troubles: Troubles, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     """Return a client for one server. It waits for answers as long as they take; a dead peer is noticed by TCP."""
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    transport = _Telling(httpx2.AsyncHTTPTransport(limits=limits, socket_options=_KEEPALIVE), troubles)
+    inner = httpx2.AsyncHTTPTransport(verify=tls_context(), limits=limits, socket_options=_KEEPALIVE)
+    transport = _Telling(inner, troubles)
     timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None, pool=None)
     return httpx2.AsyncClient(transport=transport, headers=headers, auth=auth, timeout=timeout)
+
+
+@lru_cache(maxsize=1)
+def tls_context() -> ssl.SSLContext:
+    """Return the one context for all connections: it takes long to make, and a megabyte to keep."""
+    return httpx2.create_ssl_context()
 
 
 class _Sent(msgspec.Struct):
@@ -198,6 +207,8 @@ def _reason(error: httpx2.TransportError, request: httpx2.Request) -> str:
             return f"{where} refuses connections"
         case httpx2.ConnectError():
             return f"{where} cannot be reached ({said})"
+        case httpx2.LocalProtocolError():  # whose words may show a header
+            return f"nothing can be sent to {where} with these headers"
         case _:
             return f"the connection to {where} broke{f' ({said})' if said else ''}"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httptools
+
+from coatcheck.client.http import tls_context
 
 _CONNECT_SECONDS = 15.0
 _MOST_IDLE = 20
@@ -63,7 +64,7 @@ class LeanHTTP:
         parts = urlsplit(url)
         is_secure = parts.scheme == "https"
         self._host, self._port = parts.hostname or "", parts.port or (443 if is_secure else 80)
-        self._ssl = ssl.create_default_context() if is_secure else None
+        self._ssl = tls_context() if is_secure else None
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host = f"[{self._host}]" if ":" in self._host else self._host
         shown = host if parts.port is None else f"{host}:{parts.port}"

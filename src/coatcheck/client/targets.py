@@ -84,8 +84,8 @@ def _split(line: str) -> list[str]:
 def _entry(entry: Mapping[str, Any], headers: Mapping[str, str] | None, auth: str | httpx2.Auth | None) -> Target:
     match entry:
         case {"url": str(url)}:
-            if not url.startswith(("http://", "https://")):
-                raise InvalidArgument(f"{url!r} is no URL of an MCP server; those begin with http:// or https://.")
+            if not url.startswith(("http://", "https://")):  # which is not shown: it may have a secret in it
+                raise InvalidArgument("Its 'url' is no URL of an MCP server; those begin with http:// or https://.")
             return Endpoint(url, {**(entry.get("headers") or {}), **(headers or {})}, auth)
         case {"command": str(command)}:
             args: Sequence[str] = entry.get("args") or ()
@@ -100,10 +100,10 @@ class Endpoint:
     def __init__(self, url: str, headers: Mapping[str, str] | None, auth: str | httpx2.Auth | None) -> None:
         try:
             parsed = httpx2.URL(url)
-        except httpx2.InvalidURL as error:
-            raise InvalidArgument(f"{url!r} is no URL: {error}.") from None
+        except httpx2.InvalidURL:
+            raise InvalidArgument("That is no URL; write http://host:port/path.") from None
         if not parsed.host:
-            raise InvalidArgument(f"{url!r} names no host.")
+            raise InvalidArgument("The URL names no host; write http://host:port/path.")
         self._url = url
         self._headers = dict(headers or {})
         if isinstance(auth, str):
@@ -142,11 +142,16 @@ class Command:
     @asynccontextmanager
     async def open(self, troubles: Troubles) -> AsyncGenerator[Streams]:
         executable, *args = self._command
-        if shutil.which(executable, path=self._env.get("PATH") if self._env else None) is None:
+        if not self._is_there(executable):
             raise CannotConnect(f"There is no command {executable!r}; is it installed, and on the PATH?")
         parameters = StdioServerParameters(command=executable, args=args, env=self._env, cwd=self._cwd)
         async with _stderr_of(troubles) as stderr, stdio_client(parameters, errlog=stderr) as streams:
             yield streams
+
+    def _is_there(self, executable: str) -> bool:
+        if os.path.dirname(executable):  # as seen from where it will run
+            return os.access(os.path.join(self._cwd, executable), os.X_OK)
+        return shutil.which(executable, path=self._env.get("PATH") if self._env else None) is not None
 
 
 @asynccontextmanager

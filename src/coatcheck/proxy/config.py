@@ -13,6 +13,7 @@ from coatcheck.client.entries import expanded, servers_of
 from coatcheck.client.targets import Target, target_of
 from coatcheck.dialects import v2025, v2026
 from coatcheck.errors import InvalidArgument
+from coatcheck.proxy.naming import check_prefix
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -29,7 +30,7 @@ class ServerEntry:
 
     @property
     def is_process(self) -> bool:
-        return "command" in self.entry
+        return "url" not in self.entry
 
     @property
     def protocol(self) -> str | None:
@@ -60,12 +61,14 @@ def read_config(path: Path) -> Config:
         InvalidArgument: It cannot be read, or has no servers in it at all.
     """
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8-sig")
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{path} is no text in UTF-8; save it as such.") from error
     try:
         servers = servers_of(json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{path} is no JSON: {error}.") from error
     if servers is None:
         raise InvalidArgument(f"{path} names no servers; they belong under 'mcpServers'.")
@@ -75,7 +78,9 @@ def read_config(path: Path) -> Config:
         if isinstance(entry, dict) and cast("dict[str, Any]", entry).get("disabled") is True:
             continue
         try:
-            config.servers[name] = server_entry(name, entry)
+            known = server_entry(name, entry)
+            check_prefix(name, config.servers)
+            config.servers[name] = known
         except InvalidArgument as error:
             config.problems.append(f"{path}:{lines.get(name, 1)}: {name!r} is left out: {error}")
     return config
@@ -92,6 +97,10 @@ def server_entry(name: str, entry: Any, *, expands: bool = True) -> ServerEntry:
             f"{name!r} is no name for a server; use up to 64 letters, digits, dots, dashes and underscores."
         )
     filled = expanded(entry, name, fills=expands)
+    if "url" in filled and filled.get("command") is not None:
+        raise InvalidArgument(f"The entry of {name} has both a 'url' and a 'command'; leave one of them out.")
+    if filled.get("command") == "":
+        raise InvalidArgument(f"The 'command' of {name} is empty.")
     _check_kinds(name, filled)
     if filled.get("protocol") not in (None, *_PROTOCOLS):
         raise InvalidArgument(f"'protocol' of {name} must be one of {', '.join(_PROTOCOLS)}.")
@@ -121,20 +130,24 @@ def _check_kinds(name: str, entry: Mapping[str, Any]) -> None:
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
     """Give the names of a file's entries with the lines they are on."""
-    for section, start in _members(text, _skip(text, 0)):
-        if section in _SECTIONS and text[start] == "{":
-            for name, at in _members(text, start):
-                yield name, text.count("\n", 0, at) + 1
+    found = {section: start for section, _, start in _members(text, _skip(text, 0)) if section in _SECTIONS}
+    start = next((found[section] for section in _SECTIONS if section in found), None)
+    if start is not None and text[start] == "{":
+        for name, at, _ in _members(text, start):
+            yield name, text.count("\n", 0, at) + 1
 
 
-def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Give the keys of the object at a position, and where their values begin. The text is known to be JSON."""
+def _members(text: str, at: int) -> Iterator[tuple[str, int, int]]:
+    """Give the keys of the object at a position, where they are, and where their values begin.
+
+    The text is known to be JSON.
+    """
     scan = json.JSONDecoder().raw_decode
     at = _skip(text, at + 1)
     while text[at] != "}":
         name, after = scan(text, at)
         start = _skip(text, _skip(text, after) + 1)
-        yield name, start
+        yield name, at, start
         at = _skip(text, scan(text, start)[1])
         if text[at] == ",":
             at = _skip(text, at + 1)

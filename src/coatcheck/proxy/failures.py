@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from mcp.shared.exceptions import MCPError
 
+from coatcheck.client.connection import ConnectionLost
+from coatcheck.client.wire import Json
 from coatcheck.dialects.words import INTERNAL_ERROR, REQUEST_CANCELLED
 from coatcheck.errors import (
     CannotConnect,
@@ -17,6 +19,7 @@ from coatcheck.errors import (
     TaskLost,
     ToolFailed,
 )
+from coatcheck.proxy.framing import unframed
 
 UNREACHABLE = -32091
 STATE_UNKNOWN = -32092
@@ -34,14 +37,14 @@ class Unreachable(CannotConnect):
 def as_mcp_error(error: BaseException, server: str) -> MCPError:
     """Return an error of a call as its caller gets it: what the upstream itself said, word for word."""
     if said := _said(error):
-        return said
+        return MCPError(said.code, said.message, _unframed(said.error.data))
     match error:
         case Unreachable():
             return MCPError(UNREACHABLE, str(error), {"server": server, **error.when})
         case CannotConnect():
             return MCPError(UNREACHABLE, f"Server {server!r} cannot be reached: {error}", {"server": server})
         case ToolFailed() | NotAnswered():
-            return MCPError(INTERNAL_ERROR if error.code is None else error.code, error.message, error.data)
+            return MCPError(INTERNAL_ERROR if error.code is None else error.code, error.message, _unframed(error.data))
         case Interrupted():
             return MCPError(STATE_UNKNOWN, str(error), {"server": server, "stateUnknown": True})
         case TaskLost():
@@ -54,10 +57,14 @@ def as_mcp_error(error: BaseException, server: str) -> MCPError:
             return MCPError(INTERNAL_ERROR, f"The call of server {server!r} failed: {error}")
 
 
+def _unframed(data: object) -> Any:
+    return (unframed(cast("Json", data)) or None) if isinstance(data, dict) else data
+
+
 def _said(error: BaseException | None) -> MCPError | None:
     """Return the error of the protocol that an error of ours was made of."""
     while error is not None and not isinstance(error, MCPError):
-        if isinstance(error, ToolFailed | TaskLost | CannotConnect):
+        if isinstance(error, ToolFailed | TaskLost | CannotConnect | Interrupted | ConnectionLost):
             return None
         error = error.__cause__
     return error

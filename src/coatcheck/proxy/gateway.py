@@ -23,6 +23,7 @@ from coatcheck.server.task_server import TaskServer
 from coatcheck.server.tasks import Tasks
 
 _FOREVER = timedelta(days=36500)
+_MOST_TASKS = 1000
 VERSION = "0.1.0"
 
 
@@ -40,7 +41,7 @@ class Gateway(TaskServer):
     ) -> None:
         self._entries, self._settings = entries, settings
         # A call that waits for an answer cannot be put aside: it is open at a server.
-        policy = Policy(quota=settings.max_tasks, retention=settings.retention, park_after=_FOREVER)
+        policy = Policy(quota=_MOST_TASKS, retention=settings.retention, park_after=_FOREVER)
         super().__init__(
             name,
             version=VERSION,

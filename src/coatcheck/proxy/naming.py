@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from coatcheck.errors import InvalidArgument
+
 SEPARATOR = "__"
 _NO_SCHEME = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -38,6 +40,13 @@ class Naming:
         scheme, plus, rest = uri.partition("+")
         server = next((server for server in servers if _scheme(server) == scheme), None) if plus else None
         return (server, rest) if server is not None else None
+
+
+def check_prefix(name: str, others: Collection[str]) -> None:
+    """Raises InvalidArgument if the resources of a server would look like those of another."""
+    same = next((other for other in others if other != name and _scheme(other) == _scheme(name)), None)
+    if same:
+        raise InvalidArgument(f"{name!r} is too much like {same!r}; their resources could not be told apart.")
 
 
 def _scheme(server: str) -> str:

@@ -81,12 +81,13 @@ class ProxyParts(Parts):
         self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy)
         self.counter = Counter(self.tasking, self.servers, proxy)
         self.requests = Requests(self.sessions, self.servers, naming, self._info)
+        self._calls = Calls(self.tasking)
         self.steps |= {
             **self.requests.steps(),
             "initialize": self._initialize,
             "server/discover": self._discover,
             "tools/list": self._list_tools,
-            "tools/call": Calls(self.tasking).call,
+            "tools/call": self._call,
             LISTEN: self._listen_to_all,
         }
 
@@ -134,6 +135,14 @@ class ProxyParts(Parts):
 
     async def _discover(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         return _with_capabilities(await self.told.discover(ctx, call_next))
+
+    async def _call(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        result = await self._calls.call(ctx, call_next)
+        name = (ctx.params or {}).get("name")
+        is_ours = self._proxy.has_meta_tools and isinstance(name, str) and self.tasking.find(name) is None
+        if is_ours and isinstance(result, dict) and result.get("isError"):
+            return await self.counter.refused_by_sdk(ctx, result)
+        return result
 
     async def _listen_to_all(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         async with self.requests.subscribed(ctx):

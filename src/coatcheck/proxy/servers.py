@@ -7,6 +7,7 @@ from typing import Protocol
 
 from coatcheck.errors import InvalidArgument
 from coatcheck.proxy.config import ServerEntry
+from coatcheck.proxy.naming import check_prefix
 
 
 class Watcher(Protocol):
@@ -40,6 +41,7 @@ class Servers:
 
     def add(self, entry: ServerEntry) -> None:
         """Take one more server, or another in place of the one of that name."""
+        check_prefix(entry.name, self._entries)
         if entry.name in self._entries:
             self.remove(entry.name)
         self._entries[entry.name] = entry

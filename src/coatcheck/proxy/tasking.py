@@ -25,7 +25,7 @@ from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.sessions.sessions import Sessions
 from coatcheck.proxy.upstreams.call import UpstreamCall
 from coatcheck.proxy.work import UPSTREAM, Errand, Work, passed_on
-from coatcheck.server.calls.caller import Acquaintances
+from coatcheck.server.calls.caller import MODERN, Acquaintances
 from coatcheck.server.calls.record import key_of, read_request
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.parts import Parts
@@ -35,6 +35,7 @@ from coatcheck.task import NOTHING, Task
 from coatcheck.tool import Tool
 
 _ENVELOPE = (CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY, IDEMPOTENCY_KEY)
+_ROUNDS = ("inputResponses", "requestState")
 Made = Callable[[Task], None]
 
 
@@ -53,6 +54,13 @@ class Incoming:
         """What the caller said of the call, and not of itself."""
         meta: Any = (self.ctx.params or {}).get("_meta")
         return {name: value for name, value in passed_on(meta).items() if name not in _ENVELOPE}
+
+    @property
+    def rounds(self) -> Json | None:
+        """What the caller has of earlier rounds of this call; None: it is of a generation that knows no rounds."""
+        if self.ctx.protocol_version not in MODERN:
+            return None
+        return {word: value for word, value in (self.ctx.params or {}).items() if word in _ROUNDS}
 
 
 class Tasking:

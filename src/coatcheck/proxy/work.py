@@ -14,7 +14,6 @@ from msgspec import UNSET
 
 from coatcheck.client.wire import Json, Params
 from coatcheck.context import TaskContext
-from coatcheck.dialects.seen import Snapshot
 from coatcheck.errors import InvalidArgument, Refused, TaskNotFound, ToolFailed
 from coatcheck.payload import decode, encode
 from coatcheck.proxy.sessions.session import Session
@@ -24,7 +23,7 @@ from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.server.bodies.background import TaskChannel
 from coatcheck.server.calls.record import restore_request
 from coatcheck.server.runtime import Running
-from coatcheck.task import Status, Task
+from coatcheck.task import Progress, Status, Task
 from coatcheck.tool import Outcome
 
 UPSTREAM = "coatcheck/upstream"
@@ -143,11 +142,12 @@ class Work:
         """Let what the call asks and tells go to its row."""
         running = self._running()
         channel = TaskChannel(context, running.vigils.lines)
+        call.passes_rounds = False
         if isinstance(call, RowCall):
             call.seats.give(channel)
 
-        def progressed(snapshot: Snapshot) -> None:
-            running.vigils.errands.run(_progress(channel, context, snapshot))
+        def progressed(progress: Progress | None, message: str | None) -> None:
+            running.vigils.errands.run(_progress(channel, context, progress, message))
 
         def adopted(task_id: str) -> None:
             running.vigils.errands.run(_record(context, task_id))
@@ -174,12 +174,12 @@ async def _drop(call: UpstreamCall) -> None:
     call.drop()
 
 
-async def _progress(channel: TaskChannel, context: TaskContext, snapshot: Snapshot) -> None:
+async def _progress(channel: TaskChannel, context: TaskContext, progress: Progress | None, message: str | None) -> None:
     with suppress(Refused, TaskNotFound, InvalidArgument):
-        if snapshot.progress:
-            await channel.progress(snapshot.progress.done, snapshot.progress.total, snapshot.message)
-        elif snapshot.message:
-            await context.note(snapshot.message)
+        if progress:
+            await channel.progress(progress.done, progress.total, message)
+        elif message:
+            await context.note(message)
 
 
 async def _record(context: TaskContext, task_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,9 +20,11 @@ from mcp.shared.exceptions import MCPError
 from coatcheck import Client
 from coatcheck.client import TaskHandle, TasksExtension, ToolResult
 from coatcheck.errors import CannotConnect, Interrupted, ServerError, TaskCancelled, TaskLost, ToolFailed
+from coatcheck.proxy.failures import STATE_UNKNOWN
 from tests.client_faults.gate import PATIENCE
 
 Json = dict[str, Any]
+_UNKNOWN = re.compile("tell whether it was carried out|is lost")
 Target = str | Json
 """The URL of a proxy, or how to start one."""
 
@@ -38,6 +41,12 @@ class Said:
     @property
     def is_error(self) -> bool:
         return self.result is None or self.result.is_error is True
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it says that nobody can tell what has become of the call."""
+        is_said = self.code is None or (self.code == STATE_UNKNOWN and self.data.get("stateUnknown") is True)
+        return self.is_error and is_said and bool(_UNKNOWN.search(self.text))
 
     @property
     def text(self) -> str:
@@ -176,6 +185,11 @@ class _WithExtension(Caller):
         self._calls[task_id].cancel()
         await asyncio.wait((self._calls[task_id],))
 
+    async def leave(self) -> None:
+        for calling in self._calls.values():
+            calling.cancel()
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+
 
 class _Without(Caller):
     """The SDK's own client without tasks: it gets tickets."""
@@ -207,6 +221,8 @@ class _Without(Caller):
 Kind = Literal["none-2025", "none-2026", "2025", "2026", "2026-sdk"]
 KINDS: tuple[Kind, ...] = ("none-2025", "none-2026", "2025", "2026", "2026-sdk")
 """Without tasks, in either generation; with tasks of one; with tasks, by the SDK's own client."""
+CODED: tuple[Kind, ...] = ("2025", "2026", "2026-sdk")
+"""Those that are told the code of an error also if it comes late: what collects tickets is a tool."""
 _MODES: Mapping[Kind, Any] = {"none-2025": "legacy", "none-2026": "2026-07-28", "2025": "2025-11-25"}
 
 
@@ -224,7 +240,12 @@ async def connected(kind: Kind, target: Target, person: Person | None = None) ->
         extensions = [extension] if kind == "2026-sdk" else []
         server = target if isinstance(target, str) else StdioServerParameters(**target)
         async with mcp.Client(server, mode=mode, extensions=extensions, **callbacks) as client:
-            yield _WithExtension(client, extension.given) if extensions else _Without(client)
+            if not extensions:
+                yield _Without(client)
+                return
+            caller = _WithExtension(client, extension.given)
+            yield caller
+            await caller.leave()
 
 
 async def _said(call: Any) -> Said:

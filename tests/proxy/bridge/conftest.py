@@ -1,4 +1,4 @@
-"""The servers and the proxy that all tests share, and what one test has for itself."""
+"""The servers and the proxies that tests share, and what one test has for itself."""
 
 from __future__ import annotations
 
@@ -15,25 +15,88 @@ from tests.client_faults.gate import Gate, gatekeeping
 from tests.interop import venvs
 from tests.interop.programs import OLD_SDK
 from tests.interop_servers.processes import free_port, running
-from tests.proxy.bridge.processes import Server, proxy, upstream
+from tests.proxy.bridge.processes import PATIENT, Server, proxy, upstream
 
-_PROGRAM = Path(__file__).parent / "programs" / "on_sdk_v1.py"
+_ON_SDK_V1 = Path(__file__).parent / "programs" / "on_sdk_v1.py"
 
 
 @pytest.fixture(scope="session")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The URL of a proxy in front of servers of every kind; none of them is killed."""
-    folder = tmp_path_factory.mktemp("bridge")
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, Any]]:
+    """Servers of every kind that live on, as they stand in `mcpServers`. One is there twice, in the older words too."""
+    folder = tmp_path_factory.mktemp("steady")
     servers = [upstream(folder, "plain"), upstream(folder, "older"), upstream(folder, "newer")]
     with ExitStack() as stack:
         for server in servers:
-            _start(server, stack)
-        entries: dict[str, Any] = {server.name: {"url": server.url} for server in servers}
+            stack.enter_context(server)
+        entries = _entries(*servers)
         entries["talkative"] = {"url": servers[0].url, "protocol": "2025-11-25"}
         entries["sdk_v1"] = {"url": stack.enter_context(_on_sdk_v1())}
-        gateway = proxy(folder, entries)
-        _start(gateway, stack)
+        yield entries
+
+
+@pytest.fixture(scope="session")
+def hasty(steady: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a proxy that makes tasks of calls almost at once."""
+    with proxy(tmp_path_factory.mktemp("hasty"), steady) as gateway:
         yield gateway.url
+
+
+@pytest.fixture(scope="session")
+def patient(steady: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a proxy that makes tasks only of calls that ask something, or of which a client wants it."""
+    with proxy(tmp_path_factory.mktemp("patient"), steady, PATIENT) as gateway:
+        yield gateway.url
+
+
+@dataclass
+class Mortals:
+    """Servers with and without tasks, and proxies in front of them: all may be killed, and come back where they were."""
+
+    folder: Path
+    plain: Server
+    older: Server
+    bound: Server
+    newer: Server
+    hasty: Server
+    patient: Server
+
+    @property
+    def all(self) -> list[Server]:
+        return [self.plain, self.older, self.bound, self.newer, self.hasty, self.patient]
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        return _entries(self.plain, self.older, self.bound, self.newer)
+
+    def server(self, name: str) -> Server:
+        return next(server for server in self.all if server.name == name)
+
+
+@pytest.fixture(scope="session")
+def _mortals(tmp_path_factory: pytest.TempPathFactory) -> Generator[Mortals]:
+    folder = tmp_path_factory.mktemp("mortal")
+    plain, older, newer = upstream(folder, "plain"), upstream(folder, "older"), upstream(folder, "newer")
+    bound = upstream(folder, "bound")
+    entries = _entries(plain, older, bound, newer)
+    hasty = proxy(tmp_path_factory.mktemp("hasty"), entries)
+    patient = proxy(tmp_path_factory.mktemp("patient"), entries, PATIENT)
+    mortals = Mortals(folder, plain, older, bound, newer, hasty, patient)
+    with ExitStack() as stack:
+        for server in mortals.all:
+            stack.enter_context(server)
+        yield mortals
+
+
+@pytest.fixture
+def mortals(_mortals: Mortals) -> Mortals:
+    for server in _mortals.all:
+        if not server.is_there:  # a test before this one has failed in between
+            server.start()
+    return _mortals
+
+
+def _entries(*servers: Server) -> dict[str, Any]:
+    return {server.name: {"url": server.url} for server in servers}
 
 
 @dataclass
@@ -59,14 +122,9 @@ async def scene(tmp_path: Path) -> AsyncGenerator[Scene]:
         yield Scene(gate, tmp_path / "log.txt")
 
 
-def _start(server: Server, stack: ExitStack) -> None:
-    server.start()
-    stack.callback(server.kill)
-
-
 @contextmanager
 def _on_sdk_v1() -> Generator[str]:
     port = free_port()
-    command = [str(venvs.python("mcp", OLD_SDK)), str(_PROGRAM), str(port)]
+    command = [str(venvs.python("mcp", OLD_SDK)), str(_ON_SDK_V1), str(port)]
     with running(command, port, {"PYTHONPATH": str(ROOT)}):
         yield f"http://127.0.0.1:{port}/mcp"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.cli.serving import ROOT, environment
 from tests.client_faults.gate import PATIENCE
@@ -18,7 +18,8 @@ from tests.forked import call_coatcheck
 from tests.interop_servers.processes import free_port
 from tests.proxy.bridge.programs.upstreams import Kind, serve
 
-PROMOTE_AFTER = 0.3
+HASTY, PATIENT = 0.1, 60.0
+"""Seconds after which a proxy makes a task of a call: at once, more or less, or never."""
 _TRIES_PER_SECOND = 50
 
 
@@ -53,6 +54,13 @@ class Server:
         assert self._child
         self._child.end()
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def words(self) -> str:
         """Return what it said so far."""
         return self._said.read_text() if self._said.exists() else ""
@@ -63,9 +71,9 @@ def upstream(folder: Path, kind: Kind, name: str | None = None) -> Server:
     return Server(folder, name, serve, kind, f"sqlite:///{folder}/{name}.db")
 
 
-def proxy(folder: Path, entries: Mapping[str, Any]) -> Server:
+def proxy(folder: Path, entries: Mapping[str, Any], promote_after: float = HASTY) -> Server:
     """A proxy over HTTP. What it keeps is kept in the folder."""
-    return Server(folder, "proxy", _serve_proxy, proxy_command(folder, entries), folder)
+    return Server(folder, "proxy", _serve_proxy, proxy_command(folder, entries, promote_after), folder)
 
 
 def proxy_entry(folder: Path, entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,11 +82,11 @@ def proxy_entry(folder: Path, entries: Mapping[str, Any]) -> dict[str, Any]:
     return {"command": sys.executable, "args": command, "env": environment(folder), "cwd": str(ROOT)}
 
 
-def proxy_command(folder: Path, entries: Mapping[str, Any]) -> list[str]:
+def proxy_command(folder: Path, entries: Mapping[str, Any], promote_after: float = HASTY) -> list[str]:
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": dict(entries)}))
     store = f"sqlite:///{folder}/proxy.db"
-    return ["proxy", "--config", str(config), "--store", store, "--promote-after", str(PROMOTE_AFTER)]
+    return ["proxy", "--config", str(config), "--store", store, "--promote-after", str(promote_after)]
 
 
 def _serve_proxy(command: list[str], folder: Path, port: int) -> None:

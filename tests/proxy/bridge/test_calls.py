@@ -18,8 +18,8 @@ cells = pytest.mark.parametrize(("kind", "upstream"), [(kind, upstream) for kind
 
 
 @cells
-async def test_a_quick_result_arrives_as_it_is(kind: Kind, upstream: str, bridge: str) -> None:
-    async with connected(kind, bridge) as caller:
+async def test_a_quick_result_arrives_as_it_is(kind: Kind, upstream: str, patient: str) -> None:
+    async with connected(kind, patient) as caller:
         said = await caller.call(f"{upstream}__echo", {"word": "Hello"})
         assert said.result
         sent: dict[str, Any] = said.result.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -37,9 +37,9 @@ async def test_a_quick_result_arrives_as_it_is(kind: Kind, upstream: str, bridge
 @cells
 @pytest.mark.parametrize("is_slow", [False, True], ids=["quick", "slow"])
 async def test_an_error_that_a_tool_reports_arrives(
-    kind: Kind, upstream: str, is_slow: bool, bridge: str, scene: Scene
+    kind: Kind, upstream: str, is_slow: bool, hasty: str, patient: str, scene: Scene
 ) -> None:
-    async with connected(kind, bridge) as caller:
+    async with connected(kind, hasty if is_slow else patient) as caller:
         arguments = {"gate": scene.gate.port}
         if is_slow:
             scene.gate.close(BEGAN)
@@ -56,9 +56,9 @@ async def test_an_error_that_a_tool_reports_arrives(
 @cells
 @pytest.mark.parametrize("is_slow", [False, True], ids=["quick", "slow"])
 async def test_an_error_of_the_protocol_arrives(
-    kind: Kind, upstream: str, is_slow: bool, bridge: str, scene: Scene
+    kind: Kind, upstream: str, is_slow: bool, hasty: str, patient: str, scene: Scene
 ) -> None:
-    async with connected(kind, bridge) as caller:
+    async with connected(kind, hasty if is_slow else patient) as caller:
         arguments = {"gate": scene.gate.port}
         if is_slow:
             scene.gate.close(BEGAN)
@@ -78,8 +78,8 @@ async def test_an_error_of_the_protocol_arrives(
 
 
 @cells
-async def test_what_is_slow_becomes_a_task_or_a_ticket(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
-    async with connected(kind, bridge) as caller:
+async def test_what_is_slow_becomes_a_task_or_a_ticket(kind: Kind, upstream: str, hasty: str, scene: Scene) -> None:
+    async with connected(kind, hasty) as caller:
         scene.gate.close(BEGAN)
         task_id = await caller.start(f"{upstream}__work", scene.arguments)
         await scene.gate.reached(BEGAN)
@@ -90,10 +90,3 @@ async def test_what_is_slow_becomes_a_task_or_a_ticket(kind: Kind, upstream: str
         assert said.result
         assert said.result.structured_content == {"result": "The work is done"}
     assert len(scene.traces(BEGAN)) == len(scene.traces(ENDED)) == 1
-
-
-@cells
-async def test_what_is_slow_can_be_waited_for_in_one_go(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
-    async with connected(kind, bridge) as caller:
-        assert (await caller.call(f"{upstream}__work", scene.arguments)).text == "The work is done"
-    assert len(scene.traces(ENDED)) == 1

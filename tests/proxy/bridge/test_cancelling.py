@@ -17,8 +17,8 @@ UPSTREAMS = ("plain", "talkative", "older", "newer")
 
 
 @pytest.mark.parametrize(("kind", "upstream"), [(kind, upstream) for kind in KINDS for upstream in UPSTREAMS])
-async def test_the_server_stops_what_is_cancelled(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
-    async with connected(kind, bridge) as caller:
+async def test_the_server_stops_what_is_cancelled(kind: Kind, upstream: str, hasty: str, scene: Scene) -> None:
+    async with connected(kind, hasty) as caller:
         scene.gate.close(BEGAN)
         task_id = await caller.start(f"{upstream}__work", scene.arguments)
         await scene.gate.reached(BEGAN)
@@ -29,10 +29,10 @@ async def test_the_server_stops_what_is_cancelled(kind: Kind, upstream: str, bri
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 async def test_a_call_that_is_given_up_before_it_is_a_task_is_stopped(
-    upstream: str, bridge: str, scene: Scene
+    upstream: str, patient: str, scene: Scene
 ) -> None:
     """Nobody else knows of it, so nobody could ask for it later."""
-    async with connected("2026-sdk", bridge) as caller:
+    async with connected("2026-sdk", patient) as caller:
         scene.gate.close(BEGAN)
         calling = asyncio.create_task(caller.call(f"{upstream}__work", scene.arguments))
         await scene.gate.reached(BEGAN)

@@ -30,13 +30,13 @@ def _questions(person: Person) -> list[str]:
 
 
 @cells
-async def test_two_questions_are_asked_once_each(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
+async def test_two_questions_are_asked_once_each(kind: Kind, upstream: str, patient: str, scene: Scene) -> None:
     """Two clients call at once; what one is asked, the other is not."""
     ann, ben = Person("Ann"), Person("Ben")
     scene.gate.close(BEGAN)
     calls = [
         asyncio.create_task(
-            _called(kind, bridge, who, f"{upstream}__interview", {**scene.arguments, "questions": _questions(who)})
+            _called(kind, patient, who, f"{upstream}__interview", {**scene.arguments, "questions": _questions(who)})
         )
         for who in (ann, ben)
     ]
@@ -47,36 +47,36 @@ async def test_two_questions_are_asked_once_each(kind: Kind, upstream: str, brid
 
 
 @every_kind
-async def test_what_is_asked_in_rounds_before_the_work_begins(kind: Kind, bridge: str) -> None:
+async def test_what_is_asked_in_rounds_before_the_work_begins(kind: Kind, patient: str) -> None:
     ann, ben = Person("Ann"), Person("Ben")
     arguments = {"first": "First?", "second": "Second?"}
-    said = await together(*(_called(kind, bridge, who, "plain__rounds", arguments) for who in (ann, ben)))
+    said = await together(*(_called(kind, patient, who, "plain__rounds", arguments) for who in (ann, ben)))
     assert [each.text for each in said] == ["Ann 1 and Ann 2", "Ben 1 and Ben 2"]
     assert ann.asked == ["First?", "Second? (Ann 1)"]
     assert ben.asked == ["First?", "Second? (Ben 1)"]
 
 
 @cells
-async def test_sampling_is_answered(kind: Kind, upstream: str, bridge: str) -> None:
+async def test_sampling_is_answered(kind: Kind, upstream: str, patient: str) -> None:
     ann = Person("Ann")
-    assert (await _called(kind, bridge, ann, f"{upstream}__sample", {})).text == "It said: Ann"
+    assert (await _called(kind, patient, ann, f"{upstream}__sample", {})).text == "It said: Ann"
     assert ann.asked == ["Say something"]
 
 
 @cells
-async def test_roots_are_told(kind: Kind, upstream: str, bridge: str) -> None:
+async def test_roots_are_told(kind: Kind, upstream: str, patient: str) -> None:
     ann = Person("Ann")
-    assert (await _called(kind, bridge, ann, f"{upstream}__look_around", {})).text == "There is file:///Ann"
+    assert (await _called(kind, patient, ann, f"{upstream}__look_around", {})).text == "There is file:///Ann"
     assert ann.asked == ["roots"]
 
 
 @cells
-async def test_whoever_takes_long_to_answer_is_asked_once(kind: Kind, upstream: str, bridge: str, scene: Scene) -> None:
+async def test_whoever_takes_long_to_answer_is_asked_once(kind: Kind, upstream: str, hasty: str, scene: Scene) -> None:
     """Long enough for the call to have become a task, or a ticket."""
     ann = Person("Ann")
     ann.thinks = asyncio.Event()
     arguments = {**scene.arguments, "questions": _questions(ann)}
-    calling = asyncio.create_task(_called(kind, bridge, ann, f"{upstream}__interview", arguments))
+    calling = asyncio.create_task(_called(kind, hasty, ann, f"{upstream}__interview", arguments))
     await ann.was_asked.wait()
     await asyncio.wait((calling,), timeout=1.0)
     ann.thinks.set()

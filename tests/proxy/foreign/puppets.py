@@ -123,6 +123,8 @@ def playing(kind: str, root: Path, target: Sequence[str]) -> Generator[Puppet]:
         finally:
             _end(process)
             listener.join()
+            assert process.stdout
+            process.stdout.close()
 
 
 def _command(kind: str, root: Path, target: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -157,4 +159,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(PATIENCE)
-    assert process.stdout

@@ -216,6 +216,7 @@ async def test_p_021_what_has_ended_cannot_be_cancelled(meta: Meta) -> None:
     assert (await meta.use("get_task_result", task_id=task)).own == ["done"]
 
 
+@pytest.mark.xfail(strict=True, reason="questions are not retracted")
 async def test_p_021_a_question_of_a_cancelled_task_is_asked_no_more(meta: Meta) -> None:
     task = await meta.task("ask", questions=["who?"])
     question = await meta.question()

@@ -14,6 +14,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
     LoggingMessageNotification,
     LoggingMessageNotificationParams,
     ResourceUpdatedNotification,
@@ -114,10 +117,24 @@ class Tools:
                 said.append(f"error {error.code}: {error.message}")
         return " and ".join(said)
 
+    async def ask_quietly(self, question: str, ctx: Ctx) -> str:
+        """Ask, and tell nobody what was answered."""
+        self.answers.append(await ctx.elicit(question, Word))
+        return "Thanks"
+
+    async def ask_in_vain(self, name: str, ctx: Ctx) -> str:
+        """Ask, and go on without the answer when the gate opens."""
+        asking = asyncio.create_task(ctx.elicit("in vain?", Word))
+        await self.moments.passed(name)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)  # the client is told, as long as this call is open
+        return "It went without"
+
     async def sample(self, ctx: Ctx) -> str:
         message = SamplingMessage(role="user", content=TextContent(type="text", text="Say something"))
         try:
-            said = await ctx.session.create_message([message], max_tokens=10)  # pyright: ignore[reportDeprecated]
+            params = CreateMessageRequestParams(messages=[message], max_tokens=10)
+            said = await ctx.session.send_request(CreateMessageRequest(params=params), CreateMessageResult)
         except MCPError as error:
             return f"error {error.code}: {error.message}"
         assert isinstance(said.content, TextContent)
@@ -144,7 +161,22 @@ class Tools:
         return await self.work(name)
 
 
-_TOOLS = ("echo", "everything", "work", "fail", "refuse", "refuse_late", "ask", "sample", "log", "tell", "report")
+_TOOLS = (
+    "echo",
+    "everything",
+    "work",
+    "fail",
+    "refuse",
+    "refuse_late",
+    "ask",
+    "ask_quietly",
+    "ask_in_vain",
+    "sample",
+    "log",
+    "tell",
+    "tell_of_tools",
+    "report",
+)
 
 
 class Upstream(Tools):
@@ -171,7 +203,7 @@ class Upstream(Tools):
 
     def server(self) -> MCPServer[Any]:
         server = MCPServer[Any](self.name, version="1")
-        for tool in (*_TOOLS, "tell_of_tools"):
+        for tool in _TOOLS:
             server.add_tool(getattr(self, tool))
         server.resource("memo://greeting", name="greeting")(lambda: "hello")
         server.resource("memo://people/{name}", name="people")(lambda name: f"hello {name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -62,6 +62,27 @@ class Host:
             async with asyncio.timeout(PATIENCE):
                 await serving
         self._socket.close()
+
+
+@asynccontextmanager
+async def turned_away(host: Host) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
+    """Send all visitors of a host that was stopped away; give a way to wait until so many have come."""
+    visits = asyncio.Condition()
+    seen = 0
+
+    async def send_away(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal seen
+        writer.transport.abort()
+        async with visits:
+            seen += 1
+            visits.notify_all()
+
+    async def came(number: int) -> None:
+        async with asyncio.timeout(PATIENCE), visits:
+            await visits.wait_for(lambda: seen >= number)
+
+    async with await asyncio.start_server(send_away, "127.0.0.1", host.port, reuse_address=True):
+        yield came
 
 
 @asynccontextmanager

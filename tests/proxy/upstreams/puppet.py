@@ -88,6 +88,9 @@ class Puppet:
         self.sent: list[Sent] = []
         self.sessions: list[str] = []
         """Those that were opened: of the newer generation, one for each hello."""
+        self.forgotten: set[str] = set()
+        self.is_silent = False
+        """Whether it does not even say hello."""
         self.left: list[str] = []
         self.gone: list[Sent] = []
         """Requests whose client hung up."""
@@ -153,6 +156,13 @@ class Puppet:
     async def _request(self, message: Json, session: str, scope: Scope, receive: Receive, send: Send) -> None:
         sent = Sent(session, message["method"], message.get("params") or {})
         self._note(self.sent, sent)
+        if self.is_silent:
+            await _gone(receive)
+            return
+        if session in self.forgotten:
+            error = {"code": -32600, "message": "Session not found"}
+            await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 404)(scope, receive, send)
+            return
         if sent.method in ("initialize", "server/discover"):
             await self._hello(sent, message["id"])(scope, receive, send)
             return

@@ -47,6 +47,8 @@ class Activity:
         self.logs, self.notifications = Logs(), Notifications()
         self.timers = Timers(self._timed)
         self.pending = PendingRequests(settings.question_timeout.total_seconds(), self._arrived, self._expired)
+        self.under_way = 0
+        """How many calls may yet become tasks."""
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     @classmethod

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from coatcheck.payload import encode
 from coatcheck.proxy.activity.events import Event
 from coatcheck.proxy.meta.activity import Activity
 from coatcheck.proxy.meta.pending import briefs
-from coatcheck.proxy.meta.refusals import NOT_ALLOWED, SERVER_NOT_FOUND, ToolRefusal, refused
+from coatcheck.proxy.meta.refusals import INVALID_ARGUMENT, NOT_ALLOWED, SERVER_NOT_FOUND, ToolRefusal, refused
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.settings import ProxySettings
@@ -80,7 +81,9 @@ class Counter:
         self.tasking, self.servers, self.settings = tasking, servers, settings
 
     async def caller(self, ctx: Ctx) -> Caller:
-        request = ctx.request_context
+        return await self._caller(ctx.request_context)
+
+    async def _caller(self, request: RequestContext) -> Caller:
         identity = self.tasking.running.identity
         if not self.settings.is_for_one and not identity.tells_apart(request):
             raise ToolRefusal(
@@ -113,6 +116,14 @@ class Counter:
     def add(self, server: MCPServer[Any], tool: Tool, *, is_read_only: bool) -> None:
         hints = ToolAnnotations(read_only_hint=is_read_only, open_world_hint=not is_read_only)
         MCPServer.add_tool(server, self._served(tool), annotations=hints, structured_output=False)
+
+    async def refused_by_sdk(self, ctx: RequestContext, said: Json) -> Json:
+        """Return a refusal of the SDK's as one of ours: it does not call a tool with what its schema forbids."""
+        text = " ".join(str(each.get("text", "")) for each in said.get("content", ()))
+        result = refused(ToolRefusal(INVALID_ARGUMENT, text))
+        with suppress(ToolRefusal):
+            result = with_news(result, await self._caller(ctx))
+        return framed(result, ctx.protocol_version)
 
     def _served(self, tool: Tool) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(tool)

@@ -90,14 +90,14 @@ class PendingRequests:
         Raises:
             ToolRefusal: Nothing of that id is pending.
         """
-        request = self._get(request_id, method)
+        request = self.get(request_id, method)
         self._close(request, event)
         request.answer.set_result(answer)
         return request
 
     def reject(self, request_id: str, method: str, reason: str) -> PendingRequest:
         """Tell the server that nobody will answer."""
-        request = self._get(request_id, method)
+        request = self.get(request_id, method)
         self._fail(request, RequestEvent.WITHDRAW, MCPError(INVALID_REQUEST, reason))
         return request
 
@@ -112,7 +112,8 @@ class PendingRequests:
         for request in list(self._held.values()):
             self._fail(request, RequestEvent.LEAVE, MCPError(INVALID_REQUEST, "The client's session has ended"))
 
-    def _get(self, request_id: str, method: str) -> PendingRequest:
+    def get(self, request_id: str, method: str) -> PendingRequest:
+        """Raises ToolRefusal if nothing of that id is pending."""
         request = self._held.get(request_id)
         if request is None or request.method != method:
             what = TABLES[method].name

@@ -12,12 +12,12 @@ from mcp.shared.exceptions import MCPError
 from coatcheck.client.wire import Json, Params
 from coatcheck.errors import CoatcheckError
 from coatcheck.proxy.config import ServerEntry
+from coatcheck.proxy.framing import unframed
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.downstream import Downstream
 from coatcheck.proxy.sessions.witness import Witness
 from coatcheck.proxy.upstreams.dialing import Dialect
-from coatcheck.proxy.upstreams.framing import unframed
 from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream
 
@@ -123,7 +123,7 @@ class Session:
                 return await call.ask(method, params)
             except asyncio.CancelledError:
                 current = asyncio.current_task()
-                if about is not None or call in upstream.calls or (current and current.cancelling()):
+                if about is not None or call.key in upstream.calls or (current and current.cancelling()):
                     raise
         if self.witness:
             return await self.witness.ask(upstream.name, method, params)
@@ -156,7 +156,7 @@ class Session:
         """Pass a log message on with the calls under way: a client of 2026-07-28 wants it there or not at all."""
         if self._is_shared and len(upstream.calls) > 1:
             return  # it may be about anyone's
-        for call in upstream.calls:
+        for call in upstream.calls.values():
             if call.on_notice:
                 call.on_notice("notifications/message", params)
 

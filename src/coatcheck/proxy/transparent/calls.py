@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import CallToolRequestParams
 from mcp_types import methods as wire_methods
 
 from coatcheck.client.wire import Json, Params
 from coatcheck.dialects import v2025, v2026
-from coatcheck.dialects.seen import Snapshot
+from coatcheck.errors import CoatcheckError, QuotaExceeded
 from coatcheck.proxy.tasking import Incoming, Tasking
+from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.proxy.work import RowCall
 from coatcheck.server.calls.caller import MODERN, Caller, caller_of
 from coatcheck.server.calls.calls import wished_ttl
@@ -29,8 +33,9 @@ from coatcheck.server.failures import as_protocol_errors
 from coatcheck.server.hook import RequestContext, Verbatim
 from coatcheck.server.taskless.held import hold
 from coatcheck.server.taskless.rounds import read_round
+from coatcheck.server.waiting.errands import InOrder
 from coatcheck.server.waiting.live import Live, notify_of_log
-from coatcheck.task import Task
+from coatcheck.task import Progress, Task
 
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 5.0
@@ -61,20 +66,25 @@ class Calls:
     async def _as_call(self, incoming: Incoming, *, takes_tasks: bool) -> HandlerResult:
         """Make the call, and a row only if it takes long or asks something."""
         patience, loop = self._tasking.policy.patience or math.inf, asyncio.get_running_loop()
-        began, call = loop.time(), await self._started(incoming)
+        began, said = loop.time(), InOrder()
+        call = await self._started(incoming, said)
         try:
             has_ended = await call.settled(patience if takes_tasks else min(patience, _EARLY_SECONDS))
         except asyncio.CancelledError:
             self._abandoned(incoming, call, takes_tasks)
             raise
+        await said.settle()  # or an answer would overtake what came before it
         if has_ended:
             return framed(await call.result(), incoming.ctx.protocol_version)
         promote = partial(self._tasking.promote, incoming, call)
         with as_protocol_errors():
-            if takes_tasks:
-                return v2026.plain(v2026.write_created(await promote()))
-            left = max(patience - (loop.time() - began), _LEAST_SECONDS)
-            return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach), left)
+            try:
+                if takes_tasks:
+                    return v2026.plain(v2026.write_created(await promote()))
+                left = max(patience - (loop.time() - began), _LEAST_SECONDS)
+                return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach), left)
+            except QuotaExceeded:  # then it is a plain call, however long it takes
+                return framed(await call.result(), incoming.ctx.protocol_version)
 
     async def _as_task(self, incoming: Incoming, caller: Caller) -> HandlerResult:
         """Make a row, whose call is made by the worker: for those who ask for a task, or may repeat the call."""
@@ -92,17 +102,20 @@ class Calls:
             return outcome(task, ctx.protocol_version)
         return v2026.plain(v2026.write_created(task))
 
-    async def _started(self, incoming: Incoming) -> RowCall:
-        session, ctx = incoming.session, incoming.ctx
-        upstream = await session.upstream_for_call(incoming.server)
-        call = RowCall(upstream, incoming.tool, incoming.params.arguments or {}, meta=incoming.meta)
+    async def _started(self, incoming: Incoming, said: InOrder) -> RowCall:
+        ctx, upstream = incoming.ctx, await incoming.session.upstream_for_call(incoming.server)
+        if ctx.request is not None:
+            await _check_headers(ctx.request.headers, upstream, incoming)
+        call = RowCall(
+            upstream, incoming.tool, incoming.params.arguments or {}, meta=incoming.meta, rounds=incoming.rounds
+        )
 
-        def progressed(snapshot: Snapshot) -> None:
-            if progress := snapshot.progress:
-                session.run(ctx.session.report_progress(progress.done, progress.total, snapshot.message))
+        def progressed(progress: Progress | None, message: str | None) -> None:
+            if progress:
+                said.say(ctx.session.report_progress(progress.done, progress.total, message))
 
         def noticed(method: str, params: Params) -> None:
-            session.run(notify_of_log(ctx, method, params))
+            said.say(notify_of_log(ctx, method, params))
 
         call.on_progress, call.on_notice = progressed, noticed
         call.start()
@@ -128,6 +141,17 @@ class Calls:
             incoming.session.run(self._tasking.promote(incoming, call, is_held=True))
         else:
             incoming.session.run(call.cancel())
+
+
+async def _check_headers(headers: Mapping[str, str], upstream: Upstream, incoming: Incoming) -> None:
+    """Refuse a call whose headers say other than its arguments, as its server would have."""
+    with suppress(CoatcheckError):  # of which the call itself will tell
+        info = (await upstream.tools()).get(incoming.tool)
+        if info and info.headers:
+            arguments = incoming.params.arguments or {}
+            rejection = validate_mcp_param_headers(info.input_schema, arguments, headers)
+            if rejection:
+                raise MCPError(rejection.code, rejection.message, rejection.data)
 
 
 async def _attached(live: Live, task: Task) -> Task:

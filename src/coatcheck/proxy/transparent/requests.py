@@ -18,19 +18,20 @@ from coatcheck.errors import CoatcheckError
 from coatcheck.payload import encode
 from coatcheck.proxy.diagrams import ALIAS_URI, DIAGRAMS_URI, diagrams
 from coatcheck.proxy.failures import as_mcp_error
+from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.sessions.sessions import Sessions
 from coatcheck.proxy.transparent.finding import find_resource
 from coatcheck.proxy.transparent.lists import Lists
-from coatcheck.proxy.upstreams.framing import neutral
 from coatcheck.server.calls.caller import MODERN
 from coatcheck.server.hook import RequestContext, Step
 
 Serve = Callable[[Session, Json], Awaitable[Json]]
 _DIAGRAMS = {"uri": DIAGRAMS_URI, "name": "diagrams", "mimeType": "application/json"}
 _RESOURCE_NOT_FOUND = -32002
+_ROUND = "input_required"
 _CACHEABLE = {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 
 
@@ -81,7 +82,7 @@ class Requests:
         version = ctx.protocol_version
         if version not in MODERN:
             return wire_methods.serialize_server_result(ctx.method, version, result)
-        if ctx.method in _CACHEABLE:
+        if ctx.method in _CACHEABLE and result.get("resultType") != _ROUND:
             result = {"ttlMs": 0, "cacheScope": "private", **result}
         meta: Json = {**(result.get("_meta") or {}), SERVER_INFO_META_KEY: self._info()}
         sieved = wire_methods.serialize_server_result(ctx.method, version, {"resultType": "complete", **result})

@@ -14,9 +14,9 @@ from coatcheck.client.wire import Json, Params
 from coatcheck.dialects.seen import Snapshot
 from coatcheck.errors import CoatcheckError
 from coatcheck.proxy.failures import as_mcp_error
-from coatcheck.proxy.upstreams.framing import neutral
+from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.upstreams.upstream import Upstream
-from coatcheck.task import Status
+from coatcheck.task import Progress, Status
 
 Ask = Callable[[str, Json], Awaitable[Json]]
 """Puts a question of the call to whoever made it, as it is on the wire."""
@@ -32,12 +32,26 @@ class UpstreamCall:
         *,
         key: str | None = None,
         meta: Mapping[str, Any] | None = None,
+        rounds: Mapping[str, Any] | None = None,
     ) -> None:
-        """`meta`: what the caller said beside the arguments, to be passed on."""
+        """`meta`: what the caller said beside the arguments. `rounds`: what it has of earlier rounds of the call.
+
+        With rounds, even none, questions that are asked before a tool begins are the call's answer, as long as nobody
+        has taken over the asking.
+        """
         self.upstream, self.tool, self._ask = upstream, tool, ask
         self.key = key or new_key()
-        self._call = Call(tool=tool, arguments=arguments, key=self.key, meta=meta or {})
-        self.on_progress: Callable[[Snapshot], object] | None = None
+        self.passes_rounds = rounds is not None
+        self._call = Call(
+            tool=tool,
+            arguments=arguments,
+            key=self.key,
+            meta=meta or {},
+            more=rounds or {},
+            takes_rounds=lambda: self.passes_rounds,
+        )
+        self.on_progress: Callable[[Progress | None, str | None], object] | None = None
+        self._told: tuple[Progress | None, str | None] = (None, None)
         self.on_notice: Callable[[str, Params], object] | None = None
         """Told of what the upstream logs while the call is under way."""
         self.on_adopted: Callable[[str], object] | None = None
@@ -61,7 +75,7 @@ class UpstreamCall:
         self._run(self._adopt(task_id))
 
     def _run(self, call: Awaitable[TaskHandle[Json]]) -> None:
-        self.upstream.calls[self] = None
+        self.upstream.calls[self.key] = self
         self._ending = asyncio.create_task(self._result(call))
         self._ending.add_done_callback(self._ended)
 
@@ -156,14 +170,23 @@ class UpstreamCall:
         except (CoatcheckError, MCPError) as error:
             raise as_mcp_error(error, self.upstream.name) from error
 
+    def progressed(self, progress: Progress, message: str | None) -> None:
+        """Pass on how far it is, as the upstream says."""
+        self._tell(progress, message)
+
     def _changed(self, snapshot: Snapshot) -> None:
-        if self.on_progress and not snapshot.is_terminal:
-            self.on_progress(snapshot)
+        if self.task_id and not snapshot.is_terminal:
+            self._tell(snapshot.progress, snapshot.message)
+
+    def _tell(self, progress: Progress | None, message: str | None) -> None:
+        if self.on_progress and self._told != (progress, message):
+            self._told = (progress, message)
+            self.on_progress(progress, message)
 
     def _ended(self, ending: asyncio.Task[Json]) -> None:
         if not ending.cancelled():
             ending.exception()  # looked at, in case nobody else does
-        self.upstream.calls.pop(self, None)
+        self.upstream.calls.pop(self.key, None)
         if self._handle:
             self.upstream.tasks.pop(self._handle.id, None)
 

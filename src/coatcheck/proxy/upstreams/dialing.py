@@ -38,17 +38,21 @@ async def dial(make: Callable[[str], Connection], dialect: Dialect) -> Connectio
     if known := dialect.learned.get(dialect.server):
         return await _opened(make(known))
     newest = await _opened(make(_NEWEST))
-    if newest.is_modern and not newest.has_tasks:
-        try:
-            older = await _opened(make(v2025.VERSION))
-        except CannotConnect:
-            dialect.learned[dialect.server] = _NEWEST  # it speaks nothing else
-            return newest
-        dialect.learned[dialect.server] = v2025.VERSION
-        await newest.close()
-        return older
+    if newest.is_modern and (older := await _tried(make(v2025.VERSION))):
+        if older.has_tasks or not newest.has_tasks:
+            dialect.learned[dialect.server] = v2025.VERSION
+            await newest.close()
+            return older
+        await older.close()
     dialect.learned[dialect.server] = _NEWEST
     return newest
+
+
+async def _tried(connection: Connection) -> Connection | None:
+    try:
+        return await _opened(connection)
+    except CannotConnect:
+        return None
 
 
 async def _opened(connection: Connection) -> Connection:

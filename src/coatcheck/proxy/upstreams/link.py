@@ -129,15 +129,25 @@ class SupervisedLink(Link):
 
     def _come_back(self) -> None:
         self._stop_coming_back()
-        self._become(State.RECONNECTING)
-        self._coming_back = asyncio.create_task(self._try_again())
+        if self._plan():
+            self._become(State.RECONNECTING)
+            self._coming_back = asyncio.create_task(self._try_again())
+        else:
+            self._become(State.ERROR)
+
+    def _plan(self) -> bool:
+        """Set when to try next; say whether to."""
+        delay = self._backoff.delay(self.attempt + 1)
+        if delay is None:
+            return False
+        self.attempt += 1
+        self.next_try = asyncio.get_running_loop().time() + delay
+        return True
 
     async def _try_again(self) -> None:
-        loop = asyncio.get_running_loop()
-        while (delay := self._backoff.delay(self.attempt + 1)) is not None:
-            self.attempt += 1
-            self.next_try = loop.time() + delay
-            await asyncio.sleep(delay)
+        is_planned = True
+        while is_planned:
+            await asyncio.sleep(self.seconds_to_next_try)
             async with self._opening:
                 if self.state is not State.RECONNECTING:
                     return
@@ -146,6 +156,7 @@ class SupervisedLink(Link):
                     return
                 except CannotConnect as error:
                     logger.info("%s cannot be reached yet: %s", self._label, error)
+            is_planned = self._plan()
         self._coming_back = None
         self._become(State.ERROR)
 

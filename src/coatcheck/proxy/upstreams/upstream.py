@@ -15,6 +15,7 @@ from coatcheck.client.desk import Desk
 from coatcheck.client.hearing import Hearing
 from coatcheck.client.tools import ToolInfo
 from coatcheck.client.wire import Json, Params
+from coatcheck.dialects.seen import read_progress
 from coatcheck.errors import CannotConnect, CoatcheckError
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.failures import Unreachable, as_mcp_error
@@ -24,6 +25,7 @@ from coatcheck.proxy.upstreams.dialing import Dialect, dial
 from coatcheck.proxy.upstreams.health import Health
 from coatcheck.proxy.upstreams.link import State, SupervisedLink
 from coatcheck.proxy.upstreams.listening import Listening
+from coatcheck.task import Progress
 
 _INFO = Implementation(name="coatcheck-proxy", version="0.1.0")
 
@@ -35,6 +37,8 @@ class Asked(Protocol):
     on_notice: Callable[[str, Params], object] | None
 
     async def ask(self, method: str, params: Json) -> Json: ...
+
+    def progressed(self, progress: Progress, message: str | None) -> None: ...
 
 
 class Ear(Protocol):
@@ -73,7 +77,8 @@ class Upstream:
         self.desk.hearing.ended = self.link.ended
         self.health = Health(self.probe)
         self.listening = Listening(self.link)
-        self.calls: dict[Asked, None] = {}
+        self.calls: dict[str, Asked] = {}
+        """Those under way, by their keys."""
         self.tasks: dict[str, Asked] = {}
         """Calls that the server made tasks of, by its ids."""
         self.has_connected = False
@@ -129,11 +134,9 @@ class Upstream:
 
     def call_of(self, about: str | None) -> Asked | None:
         """Return the call a question is of: the one it names, or else the one made last."""
-        if about is not None:
-            found = self.tasks.get(about) or next((call for call in self.calls if call.key == about), None)
-            if found:
-                return found
-        return next(reversed(self.calls), None)
+        if about is not None and (found := self.tasks.get(about) or self.calls.get(about)):
+            return found
+        return next(reversed(self.calls.values()), None)
 
     async def tools(self) -> Mapping[str, ToolInfo]:
         await self.connect()
@@ -195,6 +198,14 @@ class Upstream:
             self.has_connected = True
 
     def _overheard(self, method: str, params: Params) -> None:
+        if method == "notifications/progress":
+            self._progressed(params or {})
         for kind in CHANGES.get(method, ()):
             self._lists.pop(kind, None)
         self._ear.notified(self, method, params)
+
+    def _progressed(self, params: Mapping[str, Any]) -> None:
+        call, progress = self.calls.get(str(params.get("progressToken"))), read_progress(params)
+        message = params.get("message")
+        if call and progress:
+            call.progressed(progress, message if isinstance(message, str) else None)

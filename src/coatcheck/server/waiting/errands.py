@@ -31,6 +31,27 @@ class Errands:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
+class InOrder:
+    """What is to be said one thing after the other, and nobody waits for until the end."""
+
+    def __init__(self) -> None:
+        self._last: asyncio.Task[None] | None = None
+
+    def say(self, words: Coroutine[Any, Any, Any]) -> None:
+        self._last = asyncio.create_task(_after(self._last, words))
+
+    async def settle(self) -> None:
+        """Wait until all is said."""
+        if self._last:
+            await asyncio.wait((self._last,))
+
+
+async def _after(last: asyncio.Task[None] | None, words: Coroutine[Any, Any, Any]) -> None:
+    if last:
+        await asyncio.wait((last,))
+    await _run(words)
+
+
 async def _run(errand: Coroutine[Any, Any, Any]) -> None:
     try:
         await errand

@@ -73,7 +73,7 @@ async function settled(name, given, options) {
   const settled = await execution.settle({
     onEvent({ type, task }) {
       if (type !== "task") return;
-      if (task.statusMessage) tell({ heard: "progress", params: { message: task.statusMessage } });
+      if (task.statusMessage) tell({ heard: "notifications/progress", params: { message: task.statusMessage } });
       statuses.push(task.status);
       // In 2025-11-25 questions come where the result is waited for, which the package does only when all is over.
       const { taskId } = task;

@@ -30,7 +30,7 @@ await client.connect(
     ? new StreamableHTTPClientTransport(new URL(target[0]))
     : new StdioClientTransport({ command: target[0], args: target.slice(1) }),
 );
-const onprogress = (params) => tell({ heard: "progress", params });
+const onprogress = (params) => tell({ heard: "notifications/progress", params });
 const { tasks } = client.experimental;
 
 async function task({ name, arguments: given }) {

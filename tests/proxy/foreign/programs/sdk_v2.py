@@ -48,8 +48,8 @@ async def heard(message: Any) -> None:
         tell(heard=method, params=plain(params) if params else None)
 
 
-async def progressed(progress: float, total: float | None, message: str | None) -> None:
-    tell(heard="progress", params={"progress": progress, "total": total, "message": message})
+async def progressed(*_: Any) -> None:
+    """It is heard, like everything else that is told."""
 
 
 class Verbs:

@@ -13,10 +13,10 @@ from coatcheck.client.wire import Json
 from coatcheck.errors import CoatcheckError
 from coatcheck.payload import encode
 from coatcheck.proxy.diagrams import ALIAS_URI, DIAGRAMS_URI, diagrams
+from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.meta.counter import Caller, Counter, Ctx
 from coatcheck.proxy.meta.refusals import INVALID_ARGUMENT, ToolRefusal
 from coatcheck.proxy.upstreams.catalog import Kind
-from coatcheck.proxy.upstreams.framing import neutral
 from coatcheck.proxy.upstreams.upstream import Upstream
 
 ServerFilter = Annotated[str | None, Field(description="Only this server")]

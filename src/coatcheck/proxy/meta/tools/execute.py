@@ -9,7 +9,6 @@ from mcp_types import CallToolRequestParams
 from pydantic import Field
 
 from coatcheck.client.wire import Json
-from coatcheck.dialects.seen import Snapshot
 from coatcheck.proxy.activity.events import timestamp
 from coatcheck.proxy.meta.counter import Blocks, Caller, Counter, Ctx, Whole
 from coatcheck.proxy.meta.records import brief, working
@@ -18,8 +17,9 @@ from coatcheck.proxy.states import task_status
 from coatcheck.proxy.tasking import Incoming
 from coatcheck.proxy.upstreams.call import UpstreamCall
 from coatcheck.proxy.upstreams.link import State
+from coatcheck.server.waiting.errands import InOrder
 from coatcheck.server.waiting.heartbeat import Heartbeat
-from coatcheck.task import Task
+from coatcheck.task import Progress, Task
 
 _BEAT_SECONDS = 15.0
 
@@ -42,13 +42,15 @@ class Execute:
         caller = await self._counter.caller(ctx)
         call = await self._started(caller, server, tool, args or {})
         incoming = self._incoming(caller, server, tool, args or {})
+        caller.activity.under_way += 1
         try:
-            has_ended = await _waited(caller, call, timeout_ms / 1000)
+            if await _waited(caller, call, timeout_ms / 1000):
+                return Whole(await call.result())
         except asyncio.CancelledError:  # whoever comes back finds it among the tasks
             caller.session.run(self._promoted(caller, incoming, call))
             raise
-        if has_ended:
-            return Whole(await call.result())
+        finally:
+            caller.activity.under_way -= 1
         return await self._promotion(caller, incoming, await self._promoted(caller, incoming, call), timeout_ms)
 
     async def _started(self, caller: Caller, server: str, tool: str, args: Json) -> UpstreamCall:
@@ -56,7 +58,7 @@ class Execute:
         if upstream.state is State.RECONNECTING:
             error = upstream.unreachable()
             raise ToolRefusal(SERVER_RECONNECTING, str(error), **error.when)
-        if caller.activity.unfinished >= most:
+        if caller.activity.unfinished + caller.activity.under_way >= most:
             raise ToolRefusal(
                 TOO_MANY_TASKS, f"There are already {most} unfinished tasks; wait for one, or cancel one.", limit=most
             )
@@ -110,11 +112,11 @@ class Execute:
 
 async def _waited(caller: Caller, call: UpstreamCall, seconds: float) -> bool:
     """Wait for a call, passing on how far it is, or that it is alive. Returns whether it has ended."""
-    heartbeat, loop = Heartbeat(caller.ctx, _BEAT_SECONDS), asyncio.get_running_loop()
+    heartbeat, loop, said = Heartbeat(caller.ctx, _BEAT_SECONDS), asyncio.get_running_loop(), InOrder()
 
-    def progressed(snapshot: Snapshot) -> None:
-        if progress := snapshot.progress:
-            caller.session.run(heartbeat.progress(progress.done, progress.total, snapshot.message))
+    def progressed(progress: Progress | None, message: str | None) -> None:
+        if progress:
+            said.say(heartbeat.progress(progress.done, progress.total, message))
 
     call.on_progress = progressed
     deadline = loop.time() + seconds
@@ -122,4 +124,5 @@ async def _waited(caller: Caller, call: UpstreamCall, seconds: float) -> bool:
         if loop.time() >= deadline:
             return False
         await heartbeat.beat()
+    await said.settle()
     return True

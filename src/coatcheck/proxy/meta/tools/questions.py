@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from coatcheck.answers import check, elicitation_answer, request_of
 from coatcheck.client.wire import Json
+from coatcheck.payload import encode
 from coatcheck.proxy.meta.counter import Counter, Ctx
+from coatcheck.proxy.meta.pending import PendingRequest
 from coatcheck.proxy.meta.refusals import INVALID_ARGUMENT, ToolRefusal
 from coatcheck.proxy.states import RequestEvent
 
@@ -36,6 +39,7 @@ class QuestionTools:
         if action != "accept" and content is not None:
             raise ToolRefusal(INVALID_ARGUMENT, f"There is no content to {action}; leave it out, or accept.")
         answer: Json = {"action": action, **({} if content is None else {"content": content})}
+        _judge(caller.activity.pending.get(request_id, _ELICITATION), answer)
         request = caller.activity.pending.respond(request_id, _ELICITATION, action, answer)
         return {"success": True, "requestId": request.id, "state": request.state}
 
@@ -75,3 +79,11 @@ class QuestionTools:
         caller = await self._counter.caller(ctx)
         request = caller.activity.pending.reject(request_id, _SAMPLING, "The client does not want to")
         return {"success": True, "requestId": request.id, "state": request.state}
+
+
+def _judge(request: PendingRequest, answer: Json) -> None:
+    """Refuse an answer that does not fit the question, which stays open. What it says is nobody's business here."""
+    schema = request.params.get("requestedSchema")
+    if isinstance(schema, dict):
+        asked = request_of(request.method, request.params, elicitation_answer(cast("Json", schema)))
+        check(request.id, asked, encode(answer))

@@ -14,9 +14,11 @@ _FRAME = (RELATED_TASK, SERVER_INFO_META_KEY, SUBSCRIPTION_ID_META_KEY, QUESTION
 
 
 def neutral(result: Json) -> Json:
-    """Return a result as it is in any generation."""
+    """Return a result as it is in any generation; a round of questions is what it is in one."""
     bare = unframed(result)
-    return {name: value for name, value in bare.items() if name != "resultType"} if "resultType" in bare else bare
+    if bare.get("resultType", "input_required") == "input_required":
+        return bare
+    return {name: value for name, value in bare.items() if name != "resultType"}
 
 
 def unframed(message: Json) -> Json:
