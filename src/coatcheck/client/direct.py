@@ -31,11 +31,13 @@ class Direct:
     def __init__(self, http: LeanHTTP, listener: Listener) -> None:
         self._http, self._listener = http, listener
         self._ids = 0
-        self._answering: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._answering: dict[Any, asyncio.Task[None]] = {}
+        """What the server asked, by the ids of its requests."""
 
     def close(self) -> None:
-        for answering in self._answering:
-            answering.cancel()
+        for errand in self._errands:
+            errand.cancel()
         self._http.close()
 
     async def request(self, method: str, params: Mapping[str, Any], headers: Mapping[str, str]) -> Json:
@@ -82,7 +84,12 @@ class Direct:
         if not isinstance(method, str):
             return
         if "id" in message:
-            self._run(self._answer(message["id"], method, params, headers))
+            asked = message["id"]
+            answering = self._answering[asked] = self._run(self._answer(asked, method, params, headers))
+            answering.add_done_callback(lambda _: self._answering.pop(asked, None))
+        elif method == "notifications/cancelled":
+            if answering := self._answering.get(params.get("requestId")):
+                answering.cancel()
         else:
             self._listener.notified(method, params)
 
@@ -106,10 +113,11 @@ class Direct:
         with suppress(Broken):  # who lost the connection has lost what was asked on it
             await self._http.post(msgspec.json.encode(message), about)
 
-    def _run(self, errand: Any) -> None:
-        task = asyncio.create_task(errand)
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+    def _run(self, errand: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task
 
 
 def _result(reply: Reply) -> Json:

@@ -156,6 +156,7 @@ class Work:
             running.vigils.errands.run(running.vigils.lines.notify(context.task.id, method, params, own_stream=True))
 
         call.on_progress, call.on_adopted, call.on_notice = progressed, adopted, noticed
+        progressed(*call.told)
         errand = errand_of(context.task)
         if call.task_id and errand and errand.task_id is None:
             adopted(call.task_id)

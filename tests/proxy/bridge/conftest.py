@@ -50,7 +50,7 @@ def patient(steady: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
 
 @dataclass
 class Mortals:
-    """Servers with and without tasks, and proxies in front of them: all may be killed, and come back where they were."""
+    """Servers with and without tasks, and proxies in front of them: all may be killed and come back."""
 
     folder: Path
     plain: Server

@@ -56,7 +56,6 @@ async def test_a_question_is_answered_when_the_server_is_back(
         await ann.was_asked.wait()
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
-        await scene.gate.reached(BEGAN, times=2)
         ann.thinks.set()
         said = await collecting
     assert (said.is_error, said.text.count("Ann")) == (False, 2), said

@@ -152,6 +152,11 @@ class Tools:
         await ctx.session.send_notification(ResourceUpdatedNotification(params=params))
         return "told"
 
+    async def flood(self, uri: str, times: int, ctx: Ctx) -> str:
+        for _ in range(times):
+            await self.tell(uri, ctx)
+        return "told"
+
     async def tell_of_tools(self, ctx: Ctx) -> str:
         await ctx.session.send_notification(ToolListChangedNotification())
         return "told"
@@ -174,6 +179,7 @@ _TOOLS = (
     "sample",
     "log",
     "tell",
+    "flood",
     "tell_of_tools",
     "report",
 )

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST
 
 from coatcheck.client.wire import Json, Params
 from coatcheck.errors import CoatcheckError
@@ -117,14 +118,19 @@ class Session:
 
     async def asked(self, upstream: Upstream, method: str, params: Json, about: str | None) -> Json:
         """Ask whoever made the call a question is of; of several that it may be of, the client is the same."""
-        params = unframed(params)
+        params, was_asked = unframed(params), False
         while (call := upstream.call_of(about)) is not None:
+            was_asked = True
             try:
                 return await call.ask(method, params)
             except asyncio.CancelledError:
                 current = asyncio.current_task()
-                if about is not None or call.key in upstream.calls or (current and current.cancelling()):
+                if call.key in upstream.calls or (current and current.cancelling()):
                     raise
+                if about is not None:
+                    break
+        if was_asked:
+            raise MCPError(INVALID_REQUEST, "The call this was asked for has ended")
         if self.witness:
             return await self.witness.ask(upstream.name, method, params)
         return await self.downstream.ask(method, params)

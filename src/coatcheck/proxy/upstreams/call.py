@@ -51,13 +51,14 @@ class UpstreamCall:
             takes_rounds=lambda: self.passes_rounds,
         )
         self.on_progress: Callable[[Progress | None, str | None], object] | None = None
-        self._told: tuple[Progress | None, str | None] = (None, None)
+        self.told: tuple[Progress | None, str | None] = (None, None)
+        """How far it was when it was last heard of."""
         self.on_notice: Callable[[str, Params], object] | None = None
         """Told of what the upstream logs while the call is under way."""
         self.on_adopted: Callable[[str], object] | None = None
         """Told of the id, if the upstream makes a task of it."""
         self._handle: TaskHandle[Json] | None = None
-        self._questions = 0
+        self._asking: set[asyncio.Future[Json]] = set()
         self._stirred = asyncio.Event()
         self._ending: asyncio.Task[Json] | None = None
 
@@ -88,7 +89,7 @@ class UpstreamCall:
 
     @property
     def is_asking(self) -> bool:
-        return self._questions > 0
+        return bool(self._asking)
 
     @property
     def has_ended(self) -> bool:
@@ -122,13 +123,14 @@ class UpstreamCall:
 
     async def ask(self, method: str, params: Json) -> Json:
         """Put a question of the upstream's to whoever made the call."""
-        self._questions += 1
+        asking = asyncio.ensure_future(self._ask(method, params))
+        self._asking.add(asking)
         self._stirred.set()
         try:
-            return await self._ask(method, params)
+            return await asking
         finally:
-            self._questions -= 1
-            if not self._questions:
+            self._asking.discard(asking)
+            if not self._asking:
                 self._stirred.clear()
 
     async def cancel(self) -> None:
@@ -179,14 +181,16 @@ class UpstreamCall:
             self._tell(snapshot.progress, snapshot.message)
 
     def _tell(self, progress: Progress | None, message: str | None) -> None:
-        if self.on_progress and self._told != (progress, message):
-            self._told = (progress, message)
+        if self.on_progress and self.told != (progress, message):
+            self.told = (progress, message)
             self.on_progress(progress, message)
 
     def _ended(self, ending: asyncio.Task[Json]) -> None:
         if not ending.cancelled():
             ending.exception()  # looked at, in case nobody else does
         self.upstream.calls.pop(self.key, None)
+        for asking in self._asking:
+            asking.cancel()  # nobody wants to know any more
         if self._handle:
             self.upstream.tasks.pop(self._handle.id, None)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coatcheck.client.connection import Connection
+from mcp.shared.exceptions import MCPError
+
+from coatcheck.client.connection import Connection, ConnectionLost
+from coatcheck.client.tools import list_tools
 from coatcheck.dialects import v2025
 from coatcheck.errors import CannotConnect
 
@@ -39,13 +42,24 @@ async def dial(make: Callable[[str], Connection], dialect: Dialect) -> Connectio
         return await _opened(make(known))
     newest = await _opened(make(_NEWEST))
     if newest.is_modern and (older := await _tried(make(v2025.VERSION))):
-        if older.has_tasks or not newest.has_tasks:
+        if older.has_tasks or not await _makes_tasks(newest):
             dialect.learned[dialect.server] = v2025.VERSION
             await newest.close()
             return older
         await older.close()
     dialect.learned[dialect.server] = _NEWEST
     return newest
+
+
+async def _makes_tasks(connection: Connection) -> bool:
+    """Whether calls may become tasks: a server may have tasks, but no tool for them, and say so."""
+    if not connection.has_tasks:
+        return False
+    try:
+        found = await list_tools(connection)
+    except (MCPError, ConnectionLost):
+        return True
+    return any(tool.task_support != "forbidden" for tool in found.values())
 
 
 async def _tried(connection: Connection) -> Connection | None:
