@@ -32,6 +32,23 @@ def call_coatcheck(arguments: Sequence[str], folder: Path, environment: Mapping[
     main()
 
 
+async def ended(process: ForkServerProcess, within: float) -> int | None:
+    """Wait for the end; return the exit code, or minus the signal that ended it.
+
+    On the loop, not in a thread: how a process ended can be read once, and whoever starts another reads it as well.
+    """
+    has_ended, sentinel = asyncio.Event(), os.dup(process.sentinel)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sentinel, has_ended.set)
+    try:
+        async with asyncio.timeout(within):
+            await has_ended.wait()
+    finally:
+        loop.remove_reader(sentinel)
+        os.close(sentinel)
+    return process.exitcode
+
+
 class Forked:
     """A process in a session of its own: it is told lines, and what it says on one of its streams can be read."""
 
@@ -48,14 +65,14 @@ class Forked:
         self._told.close()
 
     def signal(self, number: signal.Signals) -> None:
-        if self._process.is_alive():
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it may have ended a moment ago, and nobody has heard of it yet
+            if self._process.is_alive():
+                os.kill(self.pid, number)
 
     async def ended(self, within: float) -> int:
         """Wait for the end; return the exit code, or minus the signal that ended it."""
-        await asyncio.to_thread(self._process.join, within)
-        if (code := self._process.exitcode) is None:
-            raise TimeoutError(f"Process {self.pid} has not ended after {within} seconds")
+        code = await ended(self._process, within)
+        assert code is not None
         return code
 
     async def clean_up(self, within: float) -> None:

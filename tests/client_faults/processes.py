@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from tests.client_faults.gate import PATIENCE
-from tests.forked import CONTEXT
+from tests.forked import CONTEXT, ended
 
 
 class Child:
@@ -40,5 +39,4 @@ class Child:
 
     async def ended(self) -> None:
         """Wait until the process has ended by itself, and well."""
-        await asyncio.to_thread(self._process.join, PATIENCE)
-        assert self._process.exitcode == 0
+        assert await ended(self._process, PATIENCE) == 0

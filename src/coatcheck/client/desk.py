@@ -165,7 +165,7 @@ class Desk:
         connection = await self.link.run(itself)
         is_repeatable = connection.takes_keys or (info.is_idempotent and not self._passes_on)
         try:
-            return await self.link.run(send, is_repeatable=is_repeatable)
+            return await self.link.run(send, is_repeatable=is_repeatable, is_urgent=self._passes_on)
         except ConnectionLost as error:
             raise Interrupted(call.tool, str(error)) from error
         except MCPError as error:

@@ -53,7 +53,7 @@ class Direct:
         try:
             reply = await self._http.post(msgspec.json.encode(sent), headers)
             if reply.is_stream and reply.status < 300:
-                return await self._followed(reply, request_id, headers)
+                return await self._followed(reply, request_id, headers, _name_of(params))
         except Broken as error:
             raise Failed(Trouble(str(error), was_sent=error.was_sent)) from error
         except asyncio.CancelledError:
@@ -62,7 +62,7 @@ class Direct:
             raise
         return _result(reply)
 
-    async def _followed(self, reply: Reply, request_id: str, headers: Mapping[str, str]) -> Json:
+    async def _followed(self, reply: Reply, request_id: str, headers: Mapping[str, str], about: str | None) -> Json:
         """Hear what comes before the answer, and return that."""
         try:
             async for data in reply.events():
@@ -72,20 +72,20 @@ class Direct:
                 said = cast("Json", message)
                 if said.get("id") == request_id and "method" not in said:
                     return _read(said)
-                self._heard(said, headers)
+                self._heard(said, headers, about)
         except asyncio.CancelledError:
             reply.drop()
             raise
         raise Failed(Trouble("the stream ended before the answer came"))
 
-    def _heard(self, message: Json, headers: Mapping[str, str]) -> None:
+    def _heard(self, message: Json, headers: Mapping[str, str], about: str | None) -> None:
         method: Any = message.get("method")
         params: Json = message.get("params") or {}
         if not isinstance(method, str):
             return
         if "id" in message:
             asked = message["id"]
-            answering = self._answering[asked] = self._run(self._answer(asked, method, params, headers))
+            answering = self._answering[asked] = self._run(self._answer(asked, method, params, headers, about))
             answering.add_done_callback(lambda _: self._answering.pop(asked, None))
         elif method == "notifications/cancelled":
             if answering := self._answering.get(params.get("requestId")):
@@ -93,12 +93,14 @@ class Direct:
         else:
             self._listener.notified(method, params)
 
-    async def _answer(self, request_id: Any, method: str, params: Json, headers: Mapping[str, str]) -> None:
+    async def _answer(
+        self, request_id: Any, method: str, params: Json, headers: Mapping[str, str], about: str | None
+    ) -> None:
         try:
             if method == "ping":
                 answer: Json = {"result": {}}
             elif method in QUESTIONS:
-                answer = {"result": await self._listener.asked(method, params, request_id)}
+                answer = {"result": await self._listener.asked(method, params, request_id, about)}
             else:
                 answer = {"error": {"code": METHOD_NOT_FOUND, "message": "Method not found"}}
         except MCPError as error:
@@ -144,3 +146,10 @@ def _read(message: Json) -> Json:
     if not isinstance(result, dict):
         raise MCPError(CONNECTION_CLOSED, "The server answered with neither a result nor an error")
     return cast("Json", result)
+
+
+def _name_of(params: Mapping[str, Any]) -> str | None:
+    """Return the name a call has with us, under which its progress is told too."""
+    meta: Any = params.get("_meta")
+    name = cast("Json", meta).get("progressToken") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else None

@@ -58,7 +58,7 @@ class Hearing:
         self.overhears(method, params)
         return False
 
-    async def asked(self, method: str, params: Json, request_id: str | int) -> Json:
+    async def asked(self, method: str, params: Json, request_id: str | int, about: str | None = None) -> Json:
         """Answer a question that the server asks directly, for a task or for a call."""
         question, connection = Question(method, params), self._connection()
         if connection is None:
@@ -66,7 +66,7 @@ class Hearing:
         try:
             if questions := self.questions.get(_related(params)):
                 return await questions.ask(question)
-            return await connection.put(method, params, request_id)
+            return await connection.put(method, params, request_id, about)
         except NotAnswered as error:
             raise MCPError(error.code, error.message, error.data) from error
 

@@ -49,10 +49,17 @@ class Link:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    async def run(self, operation: Callable[[Connection], Awaitable[T]], *, is_repeatable: bool = True) -> T:
+    async def run(
+        self,
+        operation: Callable[[Connection], Awaitable[T]],
+        *,
+        is_repeatable: bool = True,
+        is_urgent: bool = False,
+    ) -> T:
         """Carry something out on a connection, again if that breaks.
 
-        `is_repeatable`: whether it does no harm to do it twice.
+        `is_repeatable`: whether it does no harm to do it twice. `is_urgent`: whether it is rather refused than kept
+        waiting, by those links that make a difference.
 
         Raises:
             CannotConnect: There was no connection for as long as there is patience.

@@ -25,7 +25,9 @@ class Listener(Protocol):
         """Return whether nobody else needs to hear it."""
         ...
 
-    async def asked(self, method: str, params: Json, request_id: str | int) -> Json: ...
+    async def asked(self, method: str, params: Json, request_id: str | int, about: str | None = None) -> Json:
+        """Answer a question. `about`: the call it came with, if that can be told."""
+        ...
 
     def ended(self) -> None:
         """Nothing more will come over this connection."""

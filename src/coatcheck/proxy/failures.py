@@ -45,16 +45,18 @@ def as_mcp_error(error: BaseException, server: str) -> MCPError:
             return MCPError(UNREACHABLE, f"Server {server!r} cannot be reached: {error}", {"server": server})
         case ToolFailed() | NotAnswered():
             return MCPError(INTERNAL_ERROR if error.code is None else error.code, error.message, _unframed(error.data))
-        case Interrupted():
-            return MCPError(STATE_UNKNOWN, str(error), {"server": server, "stateUnknown": True})
-        case TaskLost():
-            return MCPError(STATE_UNKNOWN, str(error), {"server": server, "stateUnknown": True})
+        case Interrupted() | TaskLost():
+            return state_unknown(str(error), server)
         case TaskCancelled():
             return MCPError(REQUEST_CANCELLED, str(error))
         case CoatcheckError():
             return MCPError(INTERNAL_ERROR, str(error))
         case _:
             return MCPError(INTERNAL_ERROR, f"The call of server {server!r} failed: {error}")
+
+
+def state_unknown(message: str, server: str) -> MCPError:
+    return MCPError(STATE_UNKNOWN, message, {"server": server, "stateUnknown": True})
 
 
 def _unframed(data: object) -> Any:

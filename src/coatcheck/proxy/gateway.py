@@ -9,12 +9,15 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
+from starlette.types import ASGIApp
 
 from coatcheck.policy import Policy
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.meta.counter import Counter
 from coatcheck.proxy.meta.toolset import add_meta_tools
 from coatcheck.proxy.parts import ProxyParts
+from coatcheck.proxy.quick.calls import QuickCalls
+from coatcheck.proxy.quick.older import QuickOlderCalls
 from coatcheck.proxy.settings import ProxySettings
 from coatcheck.server.parts import Parts
 from coatcheck.server.polling import PollLimit
@@ -82,6 +85,12 @@ class ProxyTasks(Tasks):
     @property
     def counter(self) -> Counter:
         return self._parts.counter
+
+    def call_shortcut(self) -> QuickCalls:
+        return QuickCalls(self._parts.tasking)
+
+    def shortened(self, app: ASGIApp, server: MCPServer[Any]) -> ASGIApp:
+        return QuickOlderCalls(app, server, self, self._parts.tasking)
 
     def _made_of(self, settings: Settings, limit: PollLimit | None) -> Parts:
         return ProxyParts(settings, limit, self._server, self._entries, self._bus, self._proxy_settings)

@@ -17,12 +17,16 @@ class Naming:
     def __init__(self, *, prefixes: bool = True) -> None:
         """`prefixes=False`: there is but one server, and its names stay as they are."""
         self._prefixes = prefixes
+        self.own: Collection[str] = ()
+        """Names that are the proxy's."""
 
     def name(self, server: str, name: str) -> str:
         return f"{server}{SEPARATOR}{name}" if self._prefixes else name
 
     def find(self, name: str, servers: Collection[str]) -> tuple[str, str] | None:
         """Return the server and its own word for what is shown as `name`: of several, the longest server's name."""
+        if name in self.own:
+            return None
         if not self._prefixes:
             return next(((server, name) for server in servers), None)
         fitting = [server for server in servers if name.startswith(server + SEPARATOR)]

@@ -13,7 +13,7 @@ from mcp.server.subscriptions import SubscriptionBus
 from coatcheck.client.wire import Json
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.meta.activity import Activity
-from coatcheck.proxy.meta.counter import Counter
+from coatcheck.proxy.meta.counter import META_TOOLS, Counter
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
@@ -66,9 +66,11 @@ class ProxyParts(Parts):
     ) -> None:
         self._server, self._proxy = server, proxy
         self._guests = 0
-        naming, self.servers = Naming(prefixes=proxy.prefixes), Servers(entries)
+        self.naming = naming = Naming(prefixes=proxy.prefixes)
+        self.servers = Servers(entries)
         policy = TaskPolicy("optional", promote_after=proxy.promote_after, resumable=True)
         super().__init__(settings, limit, _ForServers(policy, naming, self.servers))
+        self.naming.own = self.ticket_tools.names if self.ticket_tools else META_TOOLS
         self.sessions = Sessions(
             self.servers,
             naming,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -35,6 +36,7 @@ from coatcheck.task import NOTHING, Task
 from coatcheck.tool import Tool
 
 _ENVELOPE = (CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY, IDEMPOTENCY_KEY)
+_MOST_OLDER = 10_000
 _ROUNDS = ("inputResponses", "requestState")
 Made = Callable[[Task], None]
 
@@ -52,8 +54,7 @@ class Incoming:
     @property
     def meta(self) -> Json:
         """What the caller said of the call, and not of itself."""
-        meta: Any = (self.ctx.params or {}).get("_meta")
-        return {name: value for name, value in passed_on(meta).items() if name not in _ENVELOPE}
+        return without_envelope((self.ctx.params or {}).get("_meta"))
 
     @property
     def rounds(self) -> Json | None:
@@ -70,6 +71,8 @@ class Tasking:
         self._parts, self.sessions, self._servers, self.naming = parts, sessions, servers, naming
         self._work, self.policy = work, policy
         self._known: set[str] = set()
+        self.older: dict[str, Session] = {}
+        """Sessions of clients before 2026-07-28 over HTTP, by the ids they have there."""
 
     @property
     def running(self) -> Running:
@@ -78,6 +81,16 @@ class Tasking:
     @property
     def acquaintances(self) -> Acquaintances:
         return self._parts.acquaintances
+
+    def met(self, ctx: RequestContext, session: Session) -> None:
+        """Remember a client by the session it has over HTTP."""
+        if ctx.request is None or ctx.protocol_version in MODERN or ctx.session.client_params is None:
+            return
+        http_session: str | None = ctx.request.headers.get(MCP_SESSION_ID_HEADER)
+        if http_session:
+            if len(self.older) >= _MOST_OLDER:
+                self.older.clear()
+            self.older[http_session] = session
 
     def find(self, name: str) -> tuple[str, str] | None:
         """Return the server and the tool that are shown under a name."""
@@ -132,3 +145,8 @@ class Tasking:
         arguments = encode(params.arguments) if params.arguments else NOTHING
         owner = self.running.identity.owner_of(ctx)
         return await self._parts.calls.submit(name, arguments, owner=owner, meta=meta, **wishes)
+
+
+def without_envelope(meta: Any) -> Json:
+    """Return what a caller said of a call, and not of itself."""
+    return {name: value for name, value in passed_on(meta).items() if name not in _ENVELOPE}

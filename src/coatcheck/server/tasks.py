@@ -13,6 +13,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CallToolRequestParams
+from starlette.types import ASGIApp
 
 from coatcheck.dialects.v2026 import EXTENSION
 from coatcheck.payload import Payload
@@ -185,6 +186,14 @@ class Tasks(Extension):
     def may_shorten(self) -> bool:
         """Whether a poll has no effect but its answer."""
         return self._parts.runtime.is_running and not self._parts.polls.are_counted
+
+    def call_shortcut(self) -> Any:
+        """Return a shorter way for `tools/call` than to hand a call in, if there is one."""
+        return None
+
+    def shortened(self, app: ASGIApp, server: MCPServer[Any]) -> ASGIApp:
+        """Return the endpoint with any other shorter ways there are."""
+        return app
 
     def stops_without(self, tool: str) -> bool:
         """Whether calls of a tool are stopped when their caller hangs up."""

@@ -148,8 +148,8 @@ class _Ours(Caller):
 class _Extension(TasksExtension):
     """Says which tasks it was given."""
 
-    def __init__(self) -> None:
-        super().__init__(cancel_on_abandon=True)
+    def __init__(self, *, cancels: bool) -> None:
+        super().__init__(cancel_on_abandon=cancels)
         self.given: asyncio.Queue[str] = asyncio.Queue()
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
@@ -227,8 +227,13 @@ _MODES: Mapping[Kind, Any] = {"none-2025": "legacy", "none-2026": "2026-07-28", 
 
 
 @asynccontextmanager
-async def connected(kind: Kind, target: Target, person: Person | None = None) -> AsyncGenerator[Caller]:
-    """Connect a client; without a person it cannot be asked anything."""
+async def connected(
+    kind: Kind, target: Target, person: Person | None = None, *, cancels: bool = True
+) -> AsyncGenerator[Caller]:
+    """Connect a client; without a person it cannot be asked anything.
+
+    `cancels`: what the SDK's own client with tasks does with calls that are given up, or left under way in the end.
+    """
     callbacks = person.callbacks if person else {}
     mode: Any = _MODES.get(kind, "2026-07-28")
     async with asyncio.timeout(2 * PATIENCE):
@@ -236,7 +241,7 @@ async def connected(kind: Kind, target: Target, person: Person | None = None) ->
             async with Client(target, mode=mode, ledger=False, patience=PATIENCE, **callbacks) as client:
                 yield _Ours(client)
             return
-        extension = _Extension()
+        extension = _Extension(cancels=cancels)
         extensions = [extension] if kind == "2026-sdk" else []
         server = target if isinstance(target, str) else StdioServerParameters(**target)
         async with mcp.Client(server, mode=mode, extensions=extensions, **callbacks) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ class Scene:
 async def scene(tmp_path: Path) -> AsyncGenerator[Scene]:
     async with gatekeeping() as gate:
         yield Scene(gate, tmp_path / "log.txt")
+    for _ in range(3):  # turns of the loop, after which what was closed is gone
+        await asyncio.sleep(0)
 
 
 @contextmanager

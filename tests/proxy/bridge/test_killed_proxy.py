@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +40,18 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path, mortals: Mortals) -> Generator[Host]:
-    yield Host(tmp_path, mortals.entries)
+def host(tmp_path: Path, mortals: Mortals) -> Host:
+    return Host(tmp_path, mortals.entries)
 
 
 @pytest.mark.parametrize("kind", OVER_HTTP)
 @pytest.mark.parametrize("name", UPSTREAMS)
 async def test_a_task_is_found_again_over_http(kind: Kind, name: str, mortals: Mortals, scene: Scene) -> None:
-    async with connected(kind, mortals.hasty.url) as caller:
+    async with connected(kind, mortals.hasty.url, cancels=False) as caller:
         scene.gate.close(BEGAN)
         task_id = await caller.start(f"{name}__work", scene.arguments)
         await scene.gate.reached(BEGAN)
-        await asyncio.to_thread(mortals.hasty.kill)
+    await asyncio.to_thread(mortals.hasty.kill)
     await asyncio.to_thread(mortals.hasty.start)
     again: Kind = "2026" if kind == "2026-sdk" else kind  # which follows what it has called itself
     async with connected(again, mortals.hasty.url) as caller:

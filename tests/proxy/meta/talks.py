@@ -8,11 +8,14 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from starlette.applications import Starlette
+
 from coatcheck.proxy.gateway import Gateway
 from coatcheck.proxy.settings import ProxySettings
+from tests.matrix.clients import Client
 from tests.matrix.peers import PATIENCE, Pending
 from tests.proxy.meta.upstreams import Upstream
-from tests.v2025.wire import Place, Talk, outcome, served
+from tests.v2025.wire import ASKABLE, VERSION, OverHTTP, Place, Talk, outcome, served
 
 Json = dict[str, Any]
 EVENTS, PENDING = "events_since_last_response", "pending_client_action"
@@ -128,6 +131,14 @@ class Meta:
     async def caught_up(self) -> None:
         """Hear of all that has happened so far."""
         await self.use("list_timers")
+
+
+class Returning(OverHTTP):
+    """A client that goes on with a session, on new connections."""
+
+    def __init__(self, app: Starlette, session: str) -> None:
+        super().__init__(Client("test", VERSION, ASKABLE), app, stands=False)
+        self._session = {"mcp-session-id": session}
 
 
 @asynccontextmanager

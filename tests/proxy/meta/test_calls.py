@@ -206,7 +206,7 @@ async def test_p_046_what_the_proxy_says_is_content_and_never_meta(meta: Meta) -
 async def test_p_047_with_no_news_an_answer_is_the_tools_byte_for_byte(
     place: Place, one: Upstream, tool: str, args: dict[str, Any]
 ) -> None:
-    app = one.app()
+    app = one.server().streamable_http_app()
     async with running(app):
         direct = OverHTTP(Client("test", VERSION, ASKABLE), app, stands=False)
         await direct.greet()

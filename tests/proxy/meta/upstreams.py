@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -26,6 +27,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 from pydantic import BaseModel
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coatcheck.proxy.config import ServerEntry, server_entry
 from tests.matrix.peers import PATIENCE
@@ -93,6 +95,14 @@ class Tools:
             self.moments.reach(f"{name} stopped")
             raise
         return f"{name} is done"
+
+    async def whoami(self, ctx: Ctx) -> str:
+        """Return the session of whoever calls."""
+        return await self.header("mcp-session-id", ctx)
+
+    async def header(self, name: str, ctx: Ctx) -> str:
+        assert ctx.request_context.request
+        return ctx.request_context.request.headers[name]
 
     async def fail(self) -> CallToolResult:
         return CallToolResult(content=[TextContent(type="text", text="It went wrong")], is_error=True)
@@ -170,6 +180,8 @@ _TOOLS = (
     "echo",
     "everything",
     "work",
+    "whoami",
+    "header",
     "fail",
     "refuse",
     "refuse_late",
@@ -185,6 +197,18 @@ _TOOLS = (
 )
 
 
+class Leaving:
+    """Notes which sessions are ended by their clients."""
+
+    def __init__(self, app: ASGIApp, moments: Moments) -> None:
+        self._app, self._moments = app, moments
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] == "DELETE":
+            self._moments.reach(f"{dict(scope['headers'])[b'mcp-session-id'].decode()} left")
+
+
 class Upstream(Tools):
     """A server without tasks, at a port where it can be stopped and started again."""
 
@@ -192,7 +216,8 @@ class Upstream(Tools):
         super().__init__()
         self.name = name
         self.port = 0
-        self.sessions = 0
+        self.subscriptions: list[str] = []
+        """The URIs that were subscribed to (+) and no longer (-)."""
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -204,17 +229,30 @@ class Upstream(Tools):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
 
-    def app(self) -> Any:
-        return self.server().streamable_http_app()
+    def app(self) -> ASGIApp:
+        return Leaving(self.server().streamable_http_app(), self.moments)
+
+    async def left(self, session: str) -> None:
+        """Wait until a client has ended its session."""
+        await self.moments.reached(f"{session} left")
 
     def server(self) -> MCPServer[Any]:
         server = MCPServer[Any](self.name, version="1")
+        server.middleware.append(self._take_subscriptions)
         for tool in _TOOLS:
             server.add_tool(getattr(self, tool))
         server.resource("memo://greeting", name="greeting")(lambda: "hello")
         server.resource("memo://people/{name}", name="people")(lambda name: f"hello {name}")
         server.prompt(name="greet")(lambda name: f"Greet {name}")
         return server
+
+    async def _take_subscriptions(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Note who subscribes to what, which `MCPServer` leaves to others."""
+        sign = {"resources/subscribe": "+", "resources/unsubscribe": "-"}.get(ctx.method)
+        if sign is None:
+            return await call_next(ctx)
+        self.subscriptions.append(f"{sign}{(ctx.params or {})['uri']}")
+        return {}
 
     async def start(self) -> None:
         bound = socket.create_server(("127.0.0.1", self.port))

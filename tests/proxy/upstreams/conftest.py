@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from coatcheck.proxy.upstreams.dialing import Dialect
 from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream
 from tests.proxy.upstreams.hosts import PATIENCE, Host, hosted
-from tests.proxy.upstreams.programs import child as child_module
 from tests.proxy.upstreams.puppet import NEWER, OLDER, Exchange, Puppet, text
 
+CHILD = Path(__file__).parent / "programs" / "child.py"
 SOON = Backoff(first=0.01, most=0.05)
 SOON_FOR_PROCESSES = Backoff(first=0.01, most=0.05, tries=5)
 LATER = Backoff(first=1000, most=1000)
@@ -131,8 +131,7 @@ class Children:
         self._folder = folder
 
     def entry(self, **more: Any) -> ServerEntry:
-        program = child_module.__file__
-        return server_entry("child", {"command": sys.executable, "args": ["-I", program, str(self._folder)], **more})
+        return server_entry("child", {"command": sys.executable, "args": ["-I", str(CHILD), str(self._folder)], **more})
 
     @property
     def pids(self) -> list[int]:
@@ -145,10 +144,6 @@ class Children:
 
     def open(self) -> None:
         (self._folder / "closed").unlink()
-
-    @property
-    def is_stuck(self) -> bool:
-        return (self._folder / "stuck").exists()
 
 
 @pytest.fixture
@@ -167,7 +162,3 @@ async def leaving_nothing() -> AsyncGenerator[None]:
     before = asyncio.all_tasks()
     yield
     assert leftovers(before) == []
-
-
-def texts(result: Json) -> Iterator[str]:
-    return (block["text"] for block in result["content"])

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from coatcheck.proxy.config import ServerEntry, server_entry
 
-PATIENCE = 30
+PATIENCE = 15
 """Seconds to wait for what should come soon, on however busy a machine."""
 
 

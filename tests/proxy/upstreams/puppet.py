@@ -167,7 +167,10 @@ class Puppet:
             await self._hello(sent, message["id"])(scope, receive, send)
             return
         exchange = Exchange(self, sent, send)
-        replying, leaving = asyncio.create_task(self._reply(exchange, message["id"])), asyncio.create_task(_gone(receive))
+        replying, leaving = (
+            asyncio.create_task(self._reply(exchange, message["id"])),
+            asyncio.create_task(_gone(receive)),
+        )
         try:
             await asyncio.wait((replying, leaving), return_when=asyncio.FIRST_COMPLETED)
             if replying.done():

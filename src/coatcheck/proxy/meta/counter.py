@@ -33,6 +33,8 @@ from coatcheck.task import Task
 
 logger = logging.getLogger("coatcheck")
 _BEAT_SECONDS = 15.0
+META_TOOLS: set[str] = set()
+"""The names of all meta tools, as they are added."""
 Ctx = Context[Any, Any]
 Tool = Callable[..., Awaitable["Json | Blocks | Whole"]]
 """What a meta tool returns: what to say as JSON, several blocks, or a result as it is."""
@@ -114,6 +116,7 @@ class Counter:
         return []
 
     def add(self, server: MCPServer[Any], tool: Tool, *, is_read_only: bool) -> None:
+        META_TOOLS.add(tool.__name__)
         hints = ToolAnnotations(read_only_hint=is_read_only, open_world_hint=not is_read_only)
         MCPServer.add_tool(server, self._served(tool), annotations=hints, structured_output=False)
 

@@ -49,7 +49,7 @@ class Sessions:
 
     async def of(self, ctx: RequestContext) -> Session:
         """Return the session of whoever sent a request."""
-        declared = _mirrored(ctx.session.client_capabilities)
+        declared = mirrored(ctx.session.client_capabilities)
         owner = self._owner_of(ctx)
         # Who calls by HTTP in 2026-07-28 and says nothing of itself may be anyone.
         is_older = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
@@ -57,6 +57,13 @@ class Sessions:
         key = session_key(owner, declared, is_older=is_older)
         session = await self.get(key, declared, is_shared=is_shared, is_older=is_older)
         session.downstream.seen(ctx)
+        return session
+
+    def known(self, key: str) -> Session | None:
+        """Return a session that is there."""
+        session = self._sessions.get(key)
+        if session:
+            session.used_at = asyncio.get_running_loop().time()
         return session
 
     async def get(
@@ -116,7 +123,7 @@ def session_key(owner: str | None, declared: Mapping[str, Any], *, is_older: boo
     return told.hexdigest()[:32]
 
 
-def _mirrored(capabilities: ClientCapabilities | None) -> dict[str, Any]:
+def mirrored(capabilities: ClientCapabilities | None) -> dict[str, Any]:
     """Return what servers are told of the client behind the proxy."""
     if capabilities is None:
         return {}

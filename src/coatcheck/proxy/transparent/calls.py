@@ -22,6 +22,7 @@ from mcp_types import methods as wire_methods
 from coatcheck.client.wire import Json, Params
 from coatcheck.dialects import v2025, v2026
 from coatcheck.errors import CoatcheckError, QuotaExceeded
+from coatcheck.proxy.quick.handover import take_over
 from coatcheck.proxy.tasking import Incoming, Tasking
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.proxy.work import RowCall
@@ -55,6 +56,7 @@ class Calls:
         wire_methods.validate_client_request("tools/call", ctx.protocol_version, ctx.params)
         params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
         incoming = Incoming(ctx, params, await self._tasking.sessions.of(ctx), *found)
+        self._tasking.met(ctx, incoming.session)
         caller = caller_of(ctx, params)
         with as_protocol_errors():
             if task := await read_round(self._tasking.running, ctx, params):
@@ -103,10 +105,12 @@ class Calls:
         return v2026.plain(v2026.write_created(task))
 
     async def _started(self, incoming: Incoming, said: InOrder) -> RowCall:
-        ctx, upstream = incoming.ctx, await incoming.session.upstream_for_call(incoming.server)
-        if ctx.request is not None:
+        ctx, call = incoming.ctx, take_over(incoming)
+        upstream = call.upstream if call else await incoming.session.upstream_for_call(incoming.server)
+        if call is None and ctx.request is not None:
             await _check_headers(ctx.request.headers, upstream, incoming)
-        call = RowCall(
+        is_new = call is None
+        call = call or RowCall(
             upstream, incoming.tool, incoming.params.arguments or {}, meta=incoming.meta, rounds=incoming.rounds
         )
 
@@ -118,7 +122,8 @@ class Calls:
             said.say(notify_of_log(ctx, method, params))
 
         call.on_progress, call.on_notice = progressed, noticed
-        call.start()
+        if is_new:
+            call.start()
         return call
 
     async def _held(

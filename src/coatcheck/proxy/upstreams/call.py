@@ -12,8 +12,9 @@ from coatcheck.client.generations import Call, new_key
 from coatcheck.client.handle import TaskHandle
 from coatcheck.client.wire import Json, Params
 from coatcheck.dialects.seen import Snapshot
-from coatcheck.errors import CoatcheckError
-from coatcheck.proxy.failures import as_mcp_error
+from coatcheck.dialects.words import INVALID_PARAMS
+from coatcheck.errors import CoatcheckError, TaskLost, ToolFailed
+from coatcheck.proxy.failures import as_mcp_error, state_unknown
 from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.task import Progress, Status
@@ -170,7 +171,17 @@ class UpstreamCall:
                     self.on_adopted(handle.id)
             return neutral(await handle.result())
         except (CoatcheckError, MCPError) as error:
-            raise as_mcp_error(error, self.upstream.name) from error
+            raise self._told_of(error) from error
+
+    def _told_of(self, error: Exception) -> MCPError:
+        """Return an error as the caller gets it. That a server has lost its task is its own affair, and so is the id."""
+        is_lost = (
+            isinstance(error, ToolFailed) and error.code == INVALID_PARAMS and "not found" in error.message.lower()
+        )
+        if self.task_id and (is_lost or isinstance(error, TaskLost)):
+            message = f"Server {self.upstream.name!r} has lost the task that {self.tool!r} was carried out by"
+            return state_unknown(f"{message}; look whether it was before you call it again", self.upstream.name)
+        return as_mcp_error(error, self.upstream.name)
 
     def progressed(self, progress: Progress, message: str | None) -> None:
         """Pass on how far it is, as the upstream says."""
@@ -193,6 +204,12 @@ class UpstreamCall:
             asking.cancel()  # nobody wants to know any more
         if self._handle:
             self.upstream.tasks.pop(self._handle.id, None)
+
+
+def _is_loss(error: Exception) -> bool:
+    if isinstance(error, ToolFailed):
+        return error.code == INVALID_PARAMS and "not found" in error.message.lower()
+    return isinstance(error, TaskLost)
 
 
 async def _as_it_is(raw: Json) -> Json:

@@ -49,6 +49,7 @@ class SupervisedLink(Link):
         """How often it was tried to come back, and when it will be tried again, in the loop's time."""
         self._backoff, self._told = backoff, told
         self._coming_back: asyncio.Task[None] | None = None
+        self._dialing: asyncio.Future[Connection] | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
 
@@ -81,20 +82,32 @@ class SupervisedLink(Link):
             await self._changed.wait()
         return await self.ready()
 
-    async def run(self, operation: Callable[[Connection], Awaitable[T]], *, is_repeatable: bool = True) -> T:
+    async def run(
+        self,
+        operation: Callable[[Connection], Awaitable[T]],
+        *,
+        is_repeatable: bool = True,
+        is_urgent: bool = False,
+    ) -> T:
+        was_sent, is_first = False, True
         while True:
-            connection = await self.open()
+            waits = was_sent or not is_urgent
+            connection = await (self.open() if waits else self.ready())
             try:
                 return await operation(connection)
             except ConnectionLost as error:
                 self.losses += 1
                 self._lost(connection, str(error), is_final=error.is_final)
+                was_sent = was_sent or error.was_sent
                 if error.was_sent and not is_repeatable:
                     raise
+                if is_urgent and not was_sent and not is_first:
+                    raise CannotConnect(str(error)) from error
+                is_first = False
 
     async def renew(self) -> Connection:
         """Leave the connection there is, and make another."""
-        self._stop_coming_back()
+        await self._end_coming_back()
         connection, self._connection = self._connection, None
         self._leave(connection)
         self._become(State.DISCONNECTED)
@@ -102,7 +115,9 @@ class SupervisedLink(Link):
 
     async def close(self) -> None:
         self._is_closed = True
-        self._stop_coming_back()
+        if self._dialing:
+            self._dialing.cancel()
+        await self._end_coming_back()
         await super().close()
         self._connection = None
         self._become(State.DISCONNECTED)
@@ -196,10 +211,26 @@ class SupervisedLink(Link):
         return connection
 
     async def _new(self) -> Connection:
-        connection = await self._dial()
+        self._dialing = asyncio.ensure_future(self._dial())
+        try:
+            connection = await self._dialing
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            self._dialing.cancel()
+            if self._is_closed and current and not current.cancelling():
+                raise CannotConnect(f"{self._label} was disconnected") from None
+            raise
+        finally:
+            self._dialing = None
         self._leave(self._connection)
         self._connection = connection
         return connection
+
+    async def _end_coming_back(self) -> None:
+        coming_back = self._coming_back
+        self._stop_coming_back()
+        if coming_back:
+            await asyncio.gather(coming_back, return_exceptions=True)
 
     def _stop_coming_back(self) -> None:
         coming_back, self._coming_back = self._coming_back, None

@@ -161,7 +161,7 @@ class Upstream:
         """
         try:
             await self.connect()
-            return await self.link.run(lambda connection: connection.request(method, params, name=name))
+            return await self.link.run(lambda connection: connection.request(method, params, name=name), is_urgent=True)
         except CoatcheckError as error:
             raise as_mcp_error(error, self.name) from error
 

@@ -53,7 +53,7 @@ def http_app(server: MCPServer[Any], tasks: Tasks | None = None, **options: Any)
     if not app.user_middleware:
         # Nobody has to be authenticated, so the shorter way can begin before the first turn.
         path = options.get("streamable_http_path", "/mcp")
-        made.first = _At(path, FastPath(made.first, server, tasks), made.first)
+        made.first = _At(path, FastPath(tasks.shortened(made.first, server), server, tasks), made.first)
     return made
 
 

@@ -7,7 +7,7 @@ with a result. Whatever is unusual, wrong or refused goes on to the SDK untouche
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -57,15 +57,14 @@ _write = msgspec.json.Encoder().encode
 class FastPath:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
         self._app, self._server, self._tasks = app, server, tasks
-        self._security = TransportSecurityMiddleware(server.session_manager.security_settings)
+        self._trust = Trust(server)
         self._observers = Observers(server, tasks)
         self._most = min(_MOST_BYTES, server.session_manager.max_request_body_size)
-        self._trusted: set[tuple[bytes | None, ...]] = set()
         self._meta: dict[str, Any] = {SERVER_INFO_META_KEY: server.session_manager.app.server_info_stamp}
         clients = Clients()
         self._shortcuts: dict[bytes | None, Shortcut] = {
             b"tasks/get": Polls(tasks, clients),
-            b"tools/call": HandIns(tasks, clients),
+            b"tools/call": tasks.call_shortcut() or HandIns(tasks, clients),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +73,7 @@ class FastPath:
         if shortcut and shortcut.knows(headers.get(b"mcp-name", b"")) and await self._is_plain(scope, headers):
             messages = await read_body(receive, _MOST_BYTES)
             if answer := await self._answer(shortcut, headers, messages):
-                await _respond(send, answer)
+                await respond(send, answer)
                 return
             receive = replay(messages, receive)
         await self._app(scope, receive, send)
@@ -88,16 +87,7 @@ class FastPath:
             or self._observers
         ):
             return False
-        origin = tuple(headers.get(name) for name in _ORIGIN)
-        if origin not in self._trusted:
-            request = HTTPRequest(scope)
-            is_refused = await self._security.validate_request(request, is_post=True) is not None
-            if is_refused or not all(check_accept_headers(request)):
-                return False
-            if len(self._trusted) >= _MOST_REMEMBERED:
-                self._trusted.clear()
-            self._trusted.add(origin)
-        return True
+        return await self._trust.covers(scope, headers)
 
     async def _answer(self, shortcut: Shortcut, headers: dict[bytes, bytes], messages: list[Message]) -> bytes | None:
         if messages[-1]["type"] != "http.request" or messages[-1].get("more_body", False):
@@ -122,6 +112,26 @@ class FastPath:
         return _write(_Reply(request.id, result)) if result else None
 
 
+class Trust:
+    """Whether the SDK would let a request in, by where it comes from: looked at once for all that say the same."""
+
+    def __init__(self, server: MCPServer[Any]) -> None:
+        self._security = TransportSecurityMiddleware(server.session_manager.security_settings)
+        self._known: set[tuple[bytes | None, ...]] = set()
+
+    async def covers(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        origin = tuple(headers.get(name) for name in _ORIGIN)
+        if origin not in self._known:
+            request = HTTPRequest(scope)
+            is_refused = await self._security.validate_request(request, is_post=True) is not None
+            if is_refused or not all(check_accept_headers(request)):
+                return False
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known.add(origin)
+        return True
+
+
 def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the headers that matter; none if one of them is given twice, or is for the SDK to judge."""
     found: dict[bytes, bytes] = {}
@@ -135,7 +145,7 @@ def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return found
 
 
-async def _respond(send: Send, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+async def respond(send: Send, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -44,7 +44,7 @@ class Shortcut(Protocol):
         """Whether it is worth a look, by what the Mcp-Name header says."""
         ...
 
-    async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> WireTask | None:
+    async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> Any:
         """Return the result, with `meta` in it; None: let the SDK answer."""
         ...
 

@@ -1,7 +1,7 @@
 """A server on stdin and stdout without anything to import, so that it starts at once: its first argument is a folder.
 
-It writes its process id there when it begins, ends at once while there is a file `closed`, and leaves a file `stuck`
-when that tool is called, which never answers.
+It writes its process id there when it begins, and ends at once while there is a file `closed`. On its stderr it says
+what it is at.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ FOLDER = Path(sys.argv[1])
 TOOLS = ("pid", "environment", "stuck", "die")
 
 
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
 def call(name: str) -> dict[str, Any] | None:
     match name:
         case "pid":
@@ -23,10 +27,10 @@ def call(name: str) -> dict[str, Any] | None:
         case "environment":
             said = f"{os.environ.get('COATCHECK_TOLD', '')} {Path.cwd()}"
         case "stuck":
-            (FOLDER / "stuck").touch()
+            say("stuck")
             return None
         case _:
-            print("I have had enough", file=sys.stderr, flush=True)
+            say("I have had enough")
             os._exit(1)
     return {"content": [{"type": "text", "text": said}]}
 
@@ -47,8 +51,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 def main() -> None:
     with (FOLDER / "pids").open("a") as pids:
         pids.write(f"{os.getpid()}\n")
+    say("begun")
     if (FOLDER / "closed").exists():
-        print("It is closed", file=sys.stderr, flush=True)
+        say("It is closed")
         sys.exit(3)
     for line in sys.stdin:
         message = json.loads(line)
