@@ -121,16 +121,22 @@ class Requests:
         return answer
 
     async def _subscribe(self, session: Session, params: Json) -> Json:
-        server, uri = await self._found(session, params["uri"])
-        upstream = session.upstream(server)
-        await upstream.listening.subscribe(await upstream.connect(), uri)
+        await self._subscribed(session, params["uri"], None)
         return {}
 
     async def _unsubscribe(self, session: Session, params: Json) -> Json:
-        server, uri = await self._found(session, params["uri"])
-        upstream = session.upstream(server)
-        await upstream.listening.unsubscribe(await upstream.connect(), uri)
+        await self._unsubscribed(session, params["uri"], None)
         return {}
+
+    async def _subscribed(self, session: Session, uri: str, who: object) -> None:
+        server, own_uri = await self._found(session, uri)
+        upstream = session.upstream(server)
+        await upstream.listening.subscribe(await upstream.connect(), own_uri, who)
+
+    async def _unsubscribed(self, session: Session, uri: str, who: object) -> None:
+        server, own_uri = await self._found(session, uri)
+        upstream = session.upstream(server)
+        await upstream.listening.unsubscribe(await upstream.connect(), own_uri, who)
 
     @asynccontextmanager
     async def subscribed(self, ctx: RequestContext) -> AsyncGenerator[None]:
@@ -141,16 +147,16 @@ class Requests:
             yield
             return
         session = await self._sessions.of(ctx)
-        taken: list[str] = []
+        taken, stream = list[str](), object()
         for uri in cast("list[Any]", uris):
             with suppress(MCPError, CoatcheckError):  # it may be there later
-                await self._subscribe(session, {"uri": uri})
+                await self._subscribed(session, uri, stream)
                 taken.append(uri)
         try:
             yield
         finally:
             for uri in taken:
-                session.run(self._unsubscribe(session, {"uri": uri}))
+                session.run(self._unsubscribed(session, uri, stream))
 
     async def _found(self, session: Session, uri: str) -> tuple[str, str]:
         """Return the server of a resource and its own URI: also of one that comes without a prefix, from a result."""

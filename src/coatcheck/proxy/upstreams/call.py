@@ -174,11 +174,8 @@ class UpstreamCall:
             raise self._told_of(error) from error
 
     def _told_of(self, error: Exception) -> MCPError:
-        """Return an error as the caller gets it. That a server has lost its task is its own affair, and so is the id."""
-        is_lost = (
-            isinstance(error, ToolFailed) and error.code == INVALID_PARAMS and "not found" in error.message.lower()
-        )
-        if self.task_id and (is_lost or isinstance(error, TaskLost)):
+        """Return an error as the caller gets it. The id of a task that a server has lost is nobody's business."""
+        if self.task_id and _is_loss(error):
             message = f"Server {self.upstream.name!r} has lost the task that {self.tool!r} was carried out by"
             return state_unknown(f"{message}; look whether it was before you call it again", self.upstream.name)
         return as_mcp_error(error, self.upstream.name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -24,30 +23,32 @@ class Listening:
 
     def __init__(self, link: SupervisedLink) -> None:
         self._link = link
-        self._uris = Counter[str]()
-        """What someone subscribed to, and how many did."""
+        self._uris: dict[str, set[object]] = {}
+        """What is subscribed to, and by whom."""
         self._stream: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Listen anew, on the connection there is: what was subscribed to on another is so no longer."""
         if self._stream:
             self._stream.cancel()
-        self._stream = asyncio.create_task(self._listen())
+        self._stream = asyncio.create_task(self._listen(list(self._uris)))
 
     async def close(self) -> None:
         if self._stream:
             self._stream.cancel()
             await asyncio.gather(self._stream, return_exceptions=True)
 
-    async def subscribe(self, connection: Connection, uri: str) -> None:
-        self._uris[uri] += 1
-        if self._uris[uri] == 1:
+    async def subscribe(self, connection: Connection, uri: str, who: object = None) -> None:
+        """Be told of a resource. Whoever subscribes twice has subscribed once."""
+        is_new = uri not in self._uris
+        self._uris.setdefault(uri, set()).add(who)
+        if is_new:
             await self._change(connection, "resources/subscribe", uri)
 
-    async def unsubscribe(self, connection: Connection, uri: str) -> None:
-        self._uris[uri] -= 1
-        if self._uris[uri] <= 0:
-            del self._uris[uri]
+    async def unsubscribe(self, connection: Connection, uri: str, who: object = None) -> None:
+        self._uris.get(uri, set[object]()).discard(who)
+        if not self._uris.get(uri):
+            self._uris.pop(uri, None)
             await self._change(connection, "resources/unsubscribe", uri)
 
     async def _change(self, connection: Connection, method: str, uri: str) -> None:
@@ -56,12 +57,13 @@ class Listening:
         else:
             await connection.request(method, {"uri": uri})
 
-    async def _listen(self) -> None:
+    async def _listen(self, subscribed: Sequence[str]) -> None:
         while True:
             try:
                 connection = await self._link.open()
                 if not connection.is_modern:
-                    await self._subscribe_again(connection)
+                    for uri in subscribed:
+                        await connection.request("resources/subscribe", {"uri": uri})
                     return
                 wanted = _wanted(connection, self._uris)
                 if not wanted:
@@ -73,10 +75,6 @@ class Listening:
             except (ConnectionLost, CannotConnect):
                 pass
             await asyncio.sleep(_PAUSE_SECONDS)
-
-    async def _subscribe_again(self, connection: Connection) -> None:
-        for uri in list(self._uris):
-            await connection.request("resources/subscribe", {"uri": uri})
 
 
 def _wanted(connection: Connection, uris: Collection[str]) -> Json:
