@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from coatcheck.cli import main
@@ -92,7 +94,7 @@ async def fork(
     reader, writer = CONTEXT.Pipe(duplex=False)
     given, told = CONTEXT.Pipe(duplex=False)
     with writer, given:
-        process = CONTEXT.Process(target=_run, args=(given, writer, stream, dict(os.environ), function, arguments))
+        process = CONTEXT.Process(target=_run, args=(given, writer, stream, _here(), function, arguments))
         process.start()
     said = asyncio.StreamReader(limit)
     # The file is closed by the transport, and the connection must not close it a second time.
@@ -110,12 +112,26 @@ def _run(given: Connection, said: Connection, stream: int, *rest: Any) -> None:
     _begin(*rest)
 
 
-def _begin(environment: Mapping[str, str], function: Callable[..., None], arguments: Sequence[Any]) -> None:
+def _here() -> tuple[int, dict[str, str]]:
+    """Return what a process has of the one that starts it."""
+    return os.getpid(), dict(os.environ)
+
+
+def _begin(here: tuple[int, Mapping[str, str]], function: Callable[..., None], arguments: Sequence[Any]) -> None:
     """Run a function as if the process that wants it run had started this one itself."""
     os.setsid()
+    starter, environment = here
+    Thread(target=_end_with, args=(starter,), daemon=True).start()
     _set_environment(environment)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115, as it is read until the process ends
     function(*arguments)
+
+
+def _end_with(starter: int) -> None:
+    """Leave nobody behind, not even when the tests themselves are killed."""
+    with suppress(ProcessLookupError):
+        select.select([os.pidfd_open(starter)], [], [])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _set_environment(environment: Mapping[str, str]) -> None:
@@ -129,7 +145,7 @@ def run(
     """Run a function that ends by itself, is given something to read, and leaves what it says in a folder."""
     streams = [folder / f"{name}.txt" for name in ("stdin", "stdout", "stderr")]
     streams[0].write_text(given)
-    process = CONTEXT.Process(target=_run_to_the_end, args=(streams, dict(os.environ), function, arguments))
+    process = CONTEXT.Process(target=_run_to_the_end, args=(streams, _here(), function, arguments))
     process.start()
     process.join(within)
     if (code := process.exitcode) is None:

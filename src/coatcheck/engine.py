@@ -117,11 +117,6 @@ class Engine:
             after = page[-1].position
         return found
 
-    async def list_all(self, *, after: Position | None = None, limit: int = 1000) -> Sequence[Task]:
-        """Return tasks of all owners, newest first. For those who run the place, never for a caller."""
-        _check_limit(limit)
-        return await self._store.list(Query(owner=EVERYONE, after=after, limit=limit))
-
     async def wait(self, task: Task, timeout: float) -> Task:
         """Return the task once it has changed for its caller since `task`, or as it is after `timeout` seconds."""
         loop = asyncio.get_running_loop()
@@ -248,6 +243,13 @@ class Engine:
             if len(late) < _BATCH:
                 break
         await self._take_from_the_dead()
+
+    # For operators
+
+    async def list_all(self, *, after: Position | None = None, limit: int = 1000) -> Sequence[Task]:
+        """Return tasks of all owners, newest first. For those who run the place, never for a caller."""
+        _check_limit(limit)
+        return await self._store.list(Query(owner=EVERYONE, after=after, limit=limit))
 
     async def _take_from_the_dead(self) -> None:
         """Free what dead processes of this host hold, without waiting for their leases."""

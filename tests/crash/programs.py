@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import random
 import signal
@@ -40,7 +39,6 @@ from coatcheck.task import Entry
 POLICY = Policy(lease=timedelta(seconds=2), max_losses=100)
 NEVER = "never:any:0"
 KINDS = ("resumable", "fragile")
-_DIE_WITH_PARENT = 1
 
 
 def say(*words: object) -> None:
@@ -283,12 +281,10 @@ PROGRAMS: dict[str, Callable[..., Awaitable[None]]] = {
 }
 
 
-async def main(name: str, *arguments: str) -> None:
-    if sys.platform == "linux":  # nobody is left behind, not even when the tests themselves are killed
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    await PROGRAMS[name](*arguments)
-
-
 def run(name: str, *arguments: str) -> None:
     """Be the program of this name."""
-    asyncio.run(main(name, *arguments))
+
+    async def main() -> None:
+        await PROGRAMS[name](*arguments)
+
+    asyncio.run(main())

@@ -124,8 +124,19 @@ async def test_the_extension_of_the_next_version_is_not_declared_in_this_one(cal
 
 
 @requirement("X-08")
-async def test_that_keys_are_heeded_is_declared_where_there_is_room_for_it(caller: Talk) -> None:
-    assert caller.greeting["capabilities"]["experimental"] == {"coatcheck/idempotencyKey": {}}
+async def test_that_keys_are_heeded_is_declared_where_there_is_room_for_it() -> None:
+    async with served(Bench(bind_sessions=False).server) as place:
+        caller = await place.http()
+        assert caller.greeting["capabilities"]["experimental"] == {"coatcheck/idempotencyKey": {}}
+
+
+@requirement("X-08")
+async def test_keys_that_are_good_for_one_session_only_are_declared_as_such() -> None:
+    async with served(Bench().server) as place:
+        caller = await place.http()
+        assert caller.greeting["capabilities"]["experimental"] == {"coatcheck/idempotencyKey": {"scope": "session"}}
+        alone = await place.memory()
+        assert alone.greeting["capabilities"]["experimental"] == {"coatcheck/idempotencyKey": {}}
 
 
 # The tools

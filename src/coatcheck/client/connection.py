@@ -168,6 +168,13 @@ class Connection:
             return False
         return IDEMPOTENCY_KEY in (declared.experimental or {})
 
+    @property
+    def keys_end_with_session(self) -> bool:
+        """Whether the server knows repeats only within the session that is spoken in."""
+        declared = self.session.server_capabilities
+        said: Any = (declared.experimental or {}).get(IDEMPOTENCY_KEY) if declared else None
+        return isinstance(said, dict) and cast("Json", said).get("scope") == "session"
+
     async def request(
         self,
         method: str,

@@ -134,7 +134,7 @@ class Desk:
             Interrupted: It cannot.
         """
         connection = await self.link.run(itself)
-        if not connection.takes_keys:
+        if not connection.takes_keys or connection.keys_end_with_session:
             raise Interrupted(call.tool, "the program that called it ended before it was answered")
         return await self._send(call, keeping)
 
@@ -159,8 +159,17 @@ class Desk:
         # What was answered before a call became a task is not asked again if the call is repeated.
         questions = Questions(partial(self._put, call.key), keeping, lambda: self.link.losses)
 
+        sent_on: Connection | None = None
+
         async def send(connection: Connection) -> Started:
-            return await generation(connection).start(call, info, questions.ask)
+            nonlocal sent_on
+            if sent_on not in (None, connection) and connection.keys_end_with_session:
+                raise Interrupted(call.tool, "the session it was called in is gone")
+            try:
+                return await generation(connection).start(call, info, questions.ask)
+            except ConnectionLost as error:
+                sent_on = connection if error.was_sent else sent_on
+                raise
 
         connection = await self.link.run(itself)
         is_repeatable = connection.takes_keys or (info.is_idempotent and not self._passes_on)

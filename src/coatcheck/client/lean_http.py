@@ -28,11 +28,16 @@ class Reply:
     """An answer: a body, or events as they come."""
 
     def __init__(self, line: _Line) -> None:
-        self._line, self._exchange = line, line.exchange
-        self.status = line.status
-        self.headers = line.headers
-        self.is_stream = line.is_stream
-        self.body = b"".join(line.chunks)
+        self._line = line
+        self.status, self.headers, self.is_stream = 0, dict[str, str](), False
+        self.is_complete = self.is_broken = False
+        self._chunks: list[bytes] = []
+        self._arrived = asyncio.Event()
+
+    @property
+    def body(self) -> bytes:
+        """All of it, once it is complete."""
+        return b"".join(self._chunks)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Give the data of each event.
@@ -42,7 +47,7 @@ class Reply:
         """
         data: list[bytes] = []
         rest = b""
-        while chunk := await self._line.chunk():
+        while chunk := await self._chunk():
             *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
             for line in lines:
                 if line.startswith(b"data:"):
@@ -52,9 +57,27 @@ class Reply:
                     data = []
 
     def drop(self) -> None:
-        """Want no more of it; unless it is complete, and the connection perhaps in use for another by now."""
-        if self._line.exchange == self._exchange and not self._line.is_complete:
+        """Want no more of it."""
+        if not self.is_complete:
             self._line.drop()
+
+    def add(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._arrived.set()
+
+    def end(self, *, is_broken: bool = False) -> None:
+        self.is_complete, self.is_broken = not is_broken, is_broken
+        self._arrived.set()
+
+    async def _chunk(self) -> bytes:
+        """Return what has come since the last time; nothing, if it has come to its end."""
+        while not self._chunks and not self.is_complete:
+            if self.is_broken:
+                raise Broken("the connection broke", was_sent=True)
+            self._arrived.clear()
+            await self._arrived.wait()
+        chunks, self._chunks = self._chunks, []
+        return b"".join(chunks)
 
 
 class LeanHTTP:
@@ -141,21 +164,12 @@ class _Line(asyncio.Protocol):
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
+        self._reply: Reply | None = None
         self._answer: asyncio.Future[Reply] | None = None
-        self._arrived: asyncio.Event | None = None
-        self.is_complete, self.exchange = True, 0
-        """Whether nothing more is to come of the answer to the last request, and which one that was."""
         self.is_open = False
-        self._reset()
-
-    def _reset(self) -> None:
-        self.status, self.headers, self.is_stream = 0, dict[str, str](), False
-        self.chunks: list[bytes] = []
 
     def send(self, data: bytes) -> asyncio.Future[Reply]:
-        self._reset()
-        self.is_complete = False
-        self.exchange += 1
+        self._reply = Reply(self)
         self._parser = httptools.HttpResponseParser(self)
         self._answer = asyncio.get_running_loop().create_future()
         if self._transport is None or not self.is_open:
@@ -163,16 +177,6 @@ class _Line(asyncio.Protocol):
         else:
             self._transport.write(data)
         return self._answer
-
-    async def chunk(self) -> bytes:
-        """Return what has come of a stream since the last time; nothing, if it has come to its end."""
-        while not self.chunks and not self.is_complete:
-            if not self.is_open:
-                raise Broken(f"the connection to {self._pool.where} broke", was_sent=True)
-            self._arrived = asyncio.Event()
-            await self._arrived.wait()
-        chunks, self.chunks = self.chunks, []
-        return b"".join(chunks)
 
     def drop(self) -> None:
         if self._transport:
@@ -184,6 +188,9 @@ class _Line(asyncio.Protocol):
         self._transport, self.is_open = cast("asyncio.Transport", transport), True
 
     def data_received(self, data: bytes) -> None:
+        if self._reply is None:  # nobody asked
+            self.drop()
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -194,43 +201,43 @@ class _Line(asyncio.Protocol):
         self.is_open = False
         self._pool.forget(self)
         self._fail(f"the connection to {self._pool.where} broke{f' ({exc})' if exc else ''}")
-        self._tell()
 
     def _fail(self, reason: str) -> None:
         if self._answer and not self._answer.done():
             self._answer.set_exception(Broken(reason, was_sent=True))
+        if self._reply:
+            self._reply.end(is_broken=True)
+            self._reply = None
 
     # For the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if self._reply:
+            self._reply.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-        self.is_stream = self.headers.get("content-type", "").lower().startswith("text/event-stream")
-        if self.is_stream and self.status < 300:
+        if (reply := self._reply) is None:
+            return
+        reply.status = self._parser.get_status_code()
+        reply.is_stream = reply.headers.get("content-type", "").lower().startswith("text/event-stream")
+        if reply.is_stream and reply.status < 300:
             self._resolve()
 
     def on_body(self, data: bytes) -> None:
-        self.chunks.append(data)
-        self._tell()
+        if self._reply:
+            self._reply.add(data)
 
     def on_message_complete(self) -> None:
-        if self.status < 200:  # there is more to come
+        if self._reply is None or self._reply.status < 200:  # there is more to come
             return
-        self.is_complete = True
-        keeps = self._parser.should_keep_alive()
+        self._reply.end()
         self._resolve()
-        self._tell()
-        if keeps:
+        self._reply = None
+        if self._parser.should_keep_alive():
             self._pool.put_back(self)
         else:
             self.drop()
 
     def _resolve(self) -> None:
-        if self._answer and not self._answer.done():
-            self._answer.set_result(Reply(self))
-
-    def _tell(self) -> None:
-        if self._arrived:
-            self._arrived.set()
+        if self._answer and self._reply and not self._answer.done():
+            self._answer.set_result(self._reply)

@@ -39,7 +39,11 @@ class Discovery:
             declared: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if lists:
                 declared["list"] = {}
-            result["capabilities"] = {**_heeding_keys(result["capabilities"]), "tasks": declared}
+            ends = running.identity.will_bind_to_session(ctx, running.server)
+            result["capabilities"] = {
+                **_heeding_keys(result["capabilities"], ends_with_session=ends),
+                "tasks": declared,
+            }
         return result
 
     async def discover(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -73,8 +77,9 @@ class Discovery:
         return tool
 
 
-def _heeding_keys(capabilities: Any) -> Json:
-    experimental: Json = {**(capabilities.get("experimental") or {}), IDEMPOTENCY_KEY: {}}
+def _heeding_keys(capabilities: Any, *, ends_with_session: bool = False) -> Json:
+    heeded = {"scope": "session"} if ends_with_session else {}
+    experimental: Json = {**(capabilities.get("experimental") or {}), IDEMPOTENCY_KEY: heeded}
     return {**capabilities, "experimental": experimental}
 
 

@@ -42,6 +42,11 @@ class Identity:
         begins_session = self._binds_sessions and not _is_stateless(server)
         return begins_session or self.tells_apart(ctx)
 
+    def will_bind_to_session(self, ctx: RequestContext, server: MCPServer[Any]) -> bool:
+        """Whether what a caller that says hello makes will be for its session only."""
+        has_session = ctx.request is not None and not _is_stateless(server)
+        return self._binds_sessions and has_session and authenticated_principal(ctx) is None
+
 
 def is_anonymous() -> bool:
     """Whether the request that is being served has no principal."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import mcp
 import mcp_types as types
@@ -24,7 +24,7 @@ from coatcheck.proxy.failures import STATE_UNKNOWN
 from tests.client_faults.gate import PATIENCE
 
 Json = dict[str, Any]
-_UNKNOWN = re.compile("tell whether it was carried out|is lost")
+_UNKNOWN = re.compile("before you call it again")
 Target = str | Json
 """The URL of a proxy, or how to start one."""
 
@@ -192,29 +192,38 @@ class _WithExtension(Caller):
 
 
 class _Without(Caller):
-    """The SDK's own client without tasks: it gets tickets."""
+    """The SDK's own client without tasks: it gets tickets, and answers what stands on them as a model would."""
 
-    def __init__(self, client: mcp.Client) -> None:
-        self._client = client
+    def __init__(self, client: mcp.Client, person: Person | None) -> None:
+        self._client, self._person = client, person
 
     async def call(self, tool: str, arguments: Json) -> Said:
         said = await _said(self._client.call_tool(tool, arguments))
-        return await self.collect(task_id) if (task_id := _ticket(said)) else said
+        return await self.collect(ticket["taskId"]) if (ticket := _ticket(said)) else said
 
     async def start(self, tool: str, arguments: Json) -> str:
         said = await _said(self._client.call_tool(tool, arguments))
-        task_id = _ticket(said)
-        assert task_id, said
-        return task_id
+        ticket = _ticket(said)
+        assert ticket, said
+        return ticket["taskId"]
 
     async def collect(self, task_id: str) -> Said:
         async with asyncio.timeout(PATIENCE):
-            while _ticket(said := await _said(self._client.call_tool("wait_task", {"task_id": task_id}))):
-                pass
+            while ticket := _ticket(said := await _said(self._client.call_tool("wait_task", {"task_id": task_id}))):
+                for question in ticket.get("questions", ()):
+                    await self._answer(task_id, question)
         return said
 
     async def cancel(self, task_id: str) -> None:
         said = await _said(self._client.call_tool("cancel_task", {"task_id": task_id}))
+        assert not said.is_error, said
+
+    async def _answer(self, task_id: str, question: Json) -> None:
+        assert self._person, question
+        params = types.ElicitRequestFormParams.model_validate(question["params"])
+        answer = await self._person.elicit(None, params)
+        arguments = {"task_id": task_id, "question": question["question"], "content": answer.content}
+        said = await _said(self._client.call_tool("answer_task", arguments))
         assert not said.is_error, said
 
 
@@ -246,7 +255,7 @@ async def connected(
         server = target if isinstance(target, str) else StdioServerParameters(**target)
         async with mcp.Client(server, mode=mode, extensions=extensions, **callbacks) as client:
             if not extensions:
-                yield _Without(client)
+                yield _Without(client, person)
                 return
             caller = _WithExtension(client, extension.given)
             yield caller
@@ -264,8 +273,7 @@ async def _said(call: Any) -> Said:
         return Said(message=str(error))
 
 
-def _ticket(said: Said) -> str | None:
-    """Return the id on a ticket, if it is one that can be waited for."""
-    content: Any = said.result.structured_content if said.result else None
-    task: Any = content.get("task") if isinstance(content, dict) else None
-    return task["taskId"] if isinstance(task, dict) else None
+def _ticket(said: Said) -> Json | None:
+    """Return what stands on a ticket, if it is one."""
+    content = cast("Json | None", said.result.structured_content) if said.result else None
+    return content["task"] if content and content.keys() == {"task"} else None

@@ -20,7 +20,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 OVER_HTTP: tuple[Kind, ...] = ("none-2026", "2026", "2026-sdk")
 """Before 2026-07-28 what is handed in over HTTP is a session's, which ends with its server."""
-OVER_STDIO: tuple[Kind, ...] = ("none-2025", "2025")
+OVER_STDIO: tuple[tuple[Kind, str], ...] = (
+    *((kind, name) for kind in ("none-2025", "2025") for name in ("plain", "older", "newer")),
+    ("none-2026", "older"),
+    ("2026", "newer"),
+)
+"""Each of these starts two processes."""
 UPSTREAMS = ("plain", "bound", "older", "newer")
 KEPT = ("older", "newer")
 
@@ -58,8 +63,7 @@ async def test_a_task_is_found_again_over_http(kind: Kind, name: str, mortals: M
         await _check(kind, name, scene, caller.collect(task_id))
 
 
-@pytest.mark.parametrize("kind", OVER_STDIO)
-@pytest.mark.parametrize("name", UPSTREAMS)
+@pytest.mark.parametrize(("kind", "name"), OVER_STDIO)
 async def test_a_task_is_found_again_over_stdio(kind: Kind, name: str, host: Host, scene: Scene) -> None:
     async with connected(kind, host.entry) as caller:
         scene.gate.close(BEGAN)
@@ -114,6 +118,25 @@ async def test_what_is_asked_over_http_is_answered_to_the_next_proxy(name: str, 
 
 
 @pytest.mark.parametrize("name", KEPT)
+async def test_what_is_asked_in_a_round_is_answered_to_the_next_proxy(
+    name: str, mortals: Mortals, scene: Scene
+) -> None:
+    """A client without tasks makes its call again, with the answer and what the first proxy gave it to bring along."""
+    ann = Person("Ann")
+    ann.thinks = asyncio.Event()
+    async with connected("none-2026", mortals.hasty.url, ann) as caller:
+        arguments = {**scene.arguments, "questions": ["First?", "Second?"]}
+        calling = asyncio.create_task(caller.call(f"{name}__interview", arguments))
+        await ann.was_asked.wait()
+        await asyncio.to_thread(mortals.hasty.kill)
+        await asyncio.to_thread(mortals.hasty.start)
+        ann.thinks.set()
+        assert (await calling).text == "Ann 1 and Ann 2"
+    assert ann.asked == ["First?", "Second?"]
+    assert len(scene.traces(BEGAN)) == len(scene.traces(ENDED)) == 1
+
+
+@pytest.mark.parametrize("name", KEPT)
 async def test_what_is_asked_over_stdio_is_asked_again_by_the_next_proxy(name: str, host: Host, scene: Scene) -> None:
     ann, ben = Person("Ann"), Person("Ben")
     ann.thinks = asyncio.Event()
@@ -133,10 +156,10 @@ async def _check(kind: Kind, name: str, scene: Scene, collecting: Any) -> None:
     """See what comes of a call whose server lived on."""
     scene.gate.open(BEGAN)
     said = await collecting
+    assert len(scene.traces(BEGAN)) == 1, said
     if name in KEPT:
         assert said.text == "The work is done", said
         assert len(scene.traces(ENDED)) == 1
     else:
         assert said.is_unknown, said
         assert (said.code is not None) is (kind in CODED)
-    assert len(scene.traces(BEGAN)) == 1

@@ -82,3 +82,15 @@ async def test_whoever_takes_long_to_answer_is_asked_once(kind: Kind, upstream: 
     ann.thinks.set()
     assert (await calling).text == "Ann 1 and Ann 2"
     assert ann.asked == _questions(ann)
+
+
+@cells
+async def test_what_a_task_asks_later_is_answered(kind: Kind, upstream: str, hasty: str, scene: Scene) -> None:
+    """Its client has a task or a ticket by then."""
+    ann = Person("Ann")
+    scene.gate.close(BEGAN)
+    async with connected(kind, hasty, ann) as caller:
+        task_id = await caller.start(f"{upstream}__interview", {**scene.arguments, "questions": _questions(ann)})
+        scene.gate.open(BEGAN)
+        assert (await caller.collect(task_id)).text == "Ann 1 and Ann 2"
+    assert ann.asked == _questions(ann)

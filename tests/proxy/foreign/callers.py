@@ -75,8 +75,8 @@ class Caller:
 
 def ticket_of(result: Json) -> Json | None:
     """Return the task of which a result is the ticket, if it is one."""
-    structured = result.get("structuredContent") or {}
-    return structured.get("task") if isinstance(structured.get("task"), dict) else None
+    structured: Json = result.get("structuredContent") or {}
+    return structured.get("task")
 
 
 def text_of(result: Json) -> str:

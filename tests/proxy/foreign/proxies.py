@@ -32,6 +32,14 @@ def by_command(folder: Path) -> Sequence[str]:
     return [sys.executable, "-m", "coatcheck", *_proxy(_write(folder, servers), folder)]
 
 
+@contextmanager
+def unprefixed(server: str, folder: Path) -> Generator[Sequence[str]]:
+    """Give the URL of a proxy in front of one server, whose names it keeps."""
+    config = _write(folder, {server: command(server, "stdio")})
+    with running("coatcheck", *_proxy(config, folder), "--no-prefix", "--http", "127.0.0.1:0") as url:
+        yield [url]
+
+
 def _processes(folder: Path) -> Mapping[str, Target]:
     return {
         "everything": command("everything", "stdio"),

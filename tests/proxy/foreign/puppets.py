@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -66,7 +66,7 @@ class Puppet:
         """Return the parameters of the first such notification, heard already or yet to come."""
 
         def found() -> Json | None:
-            said = (each["params"] or {} for each in self.heard[since:] if each["heard"] == method)
+            said: list[Json] = [each.get("params") or {} for each in self.heard[since:] if each["heard"] == method]
             return next((params for params in said if fits(params)), None)
 
         deadline = time.monotonic() + PATIENCE
@@ -99,7 +99,7 @@ class Puppet:
             case {"id": number, "done": done}:
                 self._begun[number].set_result(done)
             case {"id": number, "error": error}:
-                self._begun[number].set_exception(Refused(**{"data": None, **error}))
+                self._begun[number].set_exception(Refused(error["code"], error["message"], error.get("data")))
             case _:
                 self._begun[said["id"]].set_exception(AssertionError(said["wrong"]))
 
@@ -107,9 +107,11 @@ class Puppet:
 @contextmanager
 def playing(kind: str, root: Path, target: Sequence[str]) -> Generator[Puppet]:
     """Run a client of a kind against a server: its URL, or its command."""
-    command, options = _command(kind, root, target)
+    command, folder = _command(kind, root, target)
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    pipe = subprocess.PIPE
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, **options)
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=said)
         puppet = Puppet(process)
         listener = Thread(target=puppet.listen)
         listener.start()
@@ -127,26 +129,25 @@ def playing(kind: str, root: Path, target: Sequence[str]) -> Generator[Puppet]:
             process.stdout.close()
 
 
-def _command(kind: str, root: Path, target: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(_ROOT)}
+def _command(kind: str, root: Path, target: Sequence[str]) -> tuple[Sequence[str | Path], Path]:
+    """Return what starts a client of a kind, and where."""
     match kind.split("-"):
         case ["python_v1"]:
-            python, words = venvs.python("mcp", OLD_SDK), [str(_PROGRAMS / "sdk_v1.py"), str(root)]
+            return [venvs.python("mcp", OLD_SDK), _PROGRAMS / "sdk_v1.py", root, *target], root
         case ["python_v2", mode]:
-            python, words = Path(sys.executable), [str(_PROGRAMS / "sdk_v2.py"), str(root), mode]
+            return [sys.executable, _PROGRAMS / "sdk_v2.py", root, mode, *target], root
         case ["typescript_v1"]:
-            return [*_node("sdk_v1.mjs"), str(root), *target], {"cwd": packages()}
+            return [*_node("sdk_v1.mjs"), root, *target], packages()
         case ["ext_tasks", generation]:
-            return [*_node("ext_tasks.mjs"), str(root), generation, *target], {"cwd": packages()}
+            return [*_node("ext_tasks.mjs"), root, generation, *target], packages()
         case _:
             raise ValueError(kind)
-    return [str(python), *words, *target], {"env": environment, "cwd": root}
 
 
-def _node(program: str) -> list[str]:
+def _node(program: str) -> Sequence[str | Path]:
     """The program is an argument, so that imports are looked for where it runs."""
     source = (_PROGRAMS / program).read_text()
-    return [str(NODE), "--input-type=module", "--eval", source, str(_PROGRAMS / "puppet.mjs")]
+    return [NODE, "--input-type=module", "--eval", source, _PROGRAMS / "puppet.mjs"]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -99,6 +99,29 @@ def test_a_quick_call_is_answered_with_its_result(client: Caller, root: Path) ->
     assert results["fastmcp__add"]["structuredContent"] == {"result": 5}
 
 
+def test_content_of_every_kind_comes_as_it_is(client: Caller) -> None:
+    [_, image, _] = client.puppet.call("everything__get-tiny-image")["content"]
+    assert (image["type"], image["mimeType"]) == ("image", "image/png")
+    [_, embedded, _] = client.puppet.call("everything__get-resource-reference", resourceType="Text", resourceId=1)[
+        "content"
+    ]
+    assert embedded["resource"]["uri"] == TEXT
+    [annotated] = client.puppet.call("everything__get-annotated-message", messageType="error")["content"]
+    assert annotated["annotations"] == {"audience": ["user", "assistant"], "priority": 1}
+    weather = client.puppet.call("everything__get-structured-content", location="Chicago")["structuredContent"]
+    assert weather["conditions"] == "Light rain / drizzle"
+
+
+def test_a_resource_that_a_call_made_is_linked_listed_and_read(client: Caller) -> None:
+    told = {"name": f"{client.kind}.gz", "data": "data:text/plain;base64,SGF0cw==", "outputType": "resourceLink"}
+    [link] = client.puppet.do("call", name="everything__gzip-file-as-resource", arguments=told)["content"]
+    assert link["type"] == "resource_link"
+    [linked] = client.puppet.do("read", uri=link["uri"])
+    assert f"everything+{link['uri']}" in {resource["uri"] for resource in client.puppet.do("resources")}
+    [listed] = client.puppet.do("read", uri=f"everything+{link['uri']}")
+    assert listed["blob"] == linked["blob"]
+
+
 def test_slow_calls_become_tasks_or_tickets_and_nothing_is_lost(client: Caller) -> None:
     calls = {
         name: lambda name=name: client.collect(f"{name}__slow", seconds=2.5) for name in ("fastmcp", "tasks", "plain")

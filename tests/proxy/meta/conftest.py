@@ -1,4 +1,4 @@
-"""A server, a proxy in front of it, and a client of the meta tools; nothing of a proxy may be left when it has closed."""
+"""A server or two, a proxy in front of one, and a client of the meta tools."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from starlette.applications import Starlette
 
@@ -26,7 +26,7 @@ class Answer:
 
     def __init__(self, raw: Json) -> None:
         self.raw = raw
-        self.blocks: list[Any] = [_read(block["text"]) for block in raw["content"]]
+        self.blocks: list[Any] = [_read(block["text"]) if "text" in block else block for block in raw["content"]]
 
     @property
     def own(self) -> list[Any]:
@@ -78,7 +78,7 @@ def _read(text: str) -> Any:
 
 
 def _is_carried(block: Any) -> bool:
-    return isinstance(block, dict) and set(block) in ({EVENTS}, {PENDING})
+    return isinstance(block, dict) and list(cast("Json", block)) in ([EVENTS], [PENDING])
 
 
 class Meta:

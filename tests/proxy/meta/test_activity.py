@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from tests.matrix.peers import PATIENCE
-from tests.proxy.meta.talks import Meta, proxying
+from tests.proxy.meta.talks import Json, Meta, proxying
 from tests.proxy.meta.upstreams import Upstream
 from tests.v2025.wire import Place
 
 pytestmark = pytest.mark.anyio
 
-ASKING = {"questions": ["who?"]}
-NOBODY = {"elicitations": [], "sampling_requests": []}
-
+ASKING: Json = {"questions": ["who?"]}
+NOBODY: Json = {"elicitations": [], "sampling_requests": []}
 
 
 async def _quiet(meta: Meta) -> None:

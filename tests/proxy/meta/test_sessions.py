@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ SHORT = timedelta(seconds=0.2)
 
 
 @pytest.fixture
-async def others(place: Place) -> AsyncGenerator[list[Meta]]:
+async def others(place: Place) -> list[Meta]:
     """Clients with a session of their own each."""
-    yield [Meta(await place.http()) for _ in range(2)]
+    return [Meta(await place.http()) for _ in range(2)]
 
 
 async def test_p_051_no_session_sees_anothers_tasks(others: list[Meta], one: Upstream) -> None:

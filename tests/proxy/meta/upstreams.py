@@ -197,6 +197,14 @@ _TOOLS = (
 )
 
 
+def _hello(name: str) -> str:
+    return f"hello {name}"
+
+
+def _greet(name: str) -> str:
+    return f"Greet {name}"
+
+
 class Leaving:
     """Notes which sessions are ended by their clients."""
 
@@ -242,8 +250,8 @@ class Upstream(Tools):
         for tool in _TOOLS:
             server.add_tool(getattr(self, tool))
         server.resource("memo://greeting", name="greeting")(lambda: "hello")
-        server.resource("memo://people/{name}", name="people")(lambda name: f"hello {name}")
-        server.prompt(name="greet")(lambda name: f"Greet {name}")
+        server.resource("memo://people/{name}", name="people")(_hello)
+        server.prompt(name="greet")(_greet)
         return server
 
     async def _take_subscriptions(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -268,7 +276,7 @@ class Upstream(Tools):
             return
         self._server = self._serving = None
         for connection in list(server.server_state.connections):
-            connection.transport.abort()  # pyright: ignore
+            connection.transport.abort()  # pyright: ignore[reportOptionalMemberAccess, reportUnknownMemberType, reportAttributeAccessIssue]
         server.should_exit = server.force_exit = True
         async with asyncio.timeout(PATIENCE):
             await serving

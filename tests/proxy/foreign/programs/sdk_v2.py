@@ -1,16 +1,18 @@
 """The client of the Python SDK 2.x, which has no tasks of its own. Told a root, how to connect, and the server."""
+# What 2026-07-28 has no more, clients of 2025-11-25 go on using.
+# pyright: reportDeprecated=false
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel
+from pydantic import BaseModel, FileUrl
 
 from tests.proxy.foreign.programs.puppet import chosen, serve, tell
 
@@ -25,21 +27,21 @@ class Answers:
     def __init__(self, root: str) -> None:
         self._root = root
 
-    async def elicit(self, _: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         tell(asked="elicitation/create", params=plain(params))
         assert isinstance(params, types.ElicitRequestFormParams)
-        return types.ElicitResult(action="accept", content=chosen(cast("Any", plain(params)["requestedSchema"])))
+        return types.ElicitResult(action="accept", content=chosen(params.requested_schema))
 
     async def sample(
-        self, _: ClientRequestContext, params: types.CreateMessageRequestParams
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult:
         tell(asked="sampling/createMessage", params=plain(params))
         said = types.TextContent(type="text", text="Something")
         return types.CreateMessageResult(role="assistant", model="none", content=said)
 
-    async def roots(self, _: ClientRequestContext) -> types.ListRootsResult:
+    async def roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         tell(asked="roots/list", params={})
-        return types.ListRootsResult(roots=[types.Root(uri=cast("Any", f"file://{self._root}"), name="home")])
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(f"file://{self._root}"), name="home")])
 
 
 async def heard(message: Any) -> None:
@@ -48,7 +50,7 @@ async def heard(message: Any) -> None:
         tell(heard=method, params=plain(params) if params else None)
 
 
-async def progressed(*_: Any) -> None:
+async def progressed(*_: Any, **__: Any) -> None:
     """It is heard, like everything else that is told."""
 
 
@@ -107,7 +109,7 @@ class Verbs:
         """Call, and no longer wait when it is said how far it is."""
         has_begun = asyncio.Event()
 
-        async def begun(*_: Any) -> None:
+        async def begun(*_: Any, **__: Any) -> None:
             has_begun.set()
 
         calling = asyncio.create_task(self._client.call_tool(name, arguments, progress_callback=begun))
