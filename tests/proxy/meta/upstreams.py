@@ -7,6 +7,7 @@ import socket
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -30,6 +31,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coatcheck.proxy.config import ServerEntry, server_entry
+from coatcheck.server import TaskPolicy, TaskServer
 from tests.matrix.peers import PATIENCE
 
 Ctx = Context[Any, Any]
@@ -280,6 +282,24 @@ class Upstream(Tools):
         server.should_exit = server.force_exit = True
         async with asyncio.timeout(PATIENCE):
             await serving
+
+
+class TaskUpstream(Upstream):
+    """A server with tasks, in one generation, which it keeps when it is stopped."""
+
+    def __init__(self, name: str, folder: Path, protocol: str) -> None:
+        super().__init__(name)
+        self._store, self._protocol = f"sqlite:///{folder}/{name}.db", protocol
+
+    @property
+    def entry(self) -> ServerEntry:
+        return server_entry(self.name, {"url": self.url, "protocol": self._protocol})
+
+    def server(self) -> MCPServer[Any]:
+        server = TaskServer(self.name, store=self._store, bind_sessions=False, grace=0.1)
+        for tool in _TOOLS:
+            server.add_tool(getattr(self, tool), task=TaskPolicy("optional", resumable=True, poll_interval=0.1))
+        return server
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.downstream import Downstream
 from coatcheck.proxy.sessions.witness import Witness
+from coatcheck.proxy.upstreams.catalog import CHANGES
 from coatcheck.proxy.upstreams.dialing import Dialect
 from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream
@@ -95,7 +96,7 @@ class Session:
     def server_added(self, entry: ServerEntry) -> None:
         if self.witness:
             self.witness.server_added(entry)
-        self.run(self.downstream.notify("notifications/tools/list_changed", None))
+        self._tell_of_changes()
 
     def server_removed(self, name: str) -> None:
         gone = [*self._spare.pop(name, ()), *filter(None, [self._upstreams.pop(name, None)])]
@@ -103,7 +104,7 @@ class Session:
             self.witness.server_removed(name)
         for upstream in gone:
             self.run(upstream.close())
-        self.run(self.downstream.notify("notifications/tools/list_changed", None))
+        self._tell_of_changes()
 
     async def close(self) -> None:
         self._servers.watchers.discard(self)
@@ -155,8 +156,12 @@ class Session:
     def changed(self, upstream: Upstream, before: State, after: State) -> None:
         if self.witness:
             self.witness.changed(upstream, before, after)
-        if after is State.CONNECTED and upstream.has_connected:  # it may be another by now
-            self.run(self.downstream.notify("notifications/tools/list_changed", None))
+        if after is State.CONNECTED and (upstream.has_connected or before is State.RECONNECTING):
+            self._tell_of_changes()  # it was missing from the lists, or may be another by now
+
+    def _tell_of_changes(self) -> None:
+        for method in CHANGES:
+            self.run(self.downstream.notify(method, None))
 
     def _log(self, upstream: Upstream, params: Params) -> None:
         """Pass a log message on with the calls under way: a client of 2026-07-28 wants it there or not at all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -11,6 +12,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import SERVER_INFO_META_KEY
 from mcp_types import methods as wire_methods
+from pydantic import ValidationError
 
 from coatcheck.client.wire import Json
 from coatcheck.dialects.words import INVALID_PARAMS
@@ -25,13 +27,16 @@ from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.sessions.sessions import Sessions
 from coatcheck.proxy.transparent.finding import find_resource
 from coatcheck.proxy.transparent.lists import Lists
+from coatcheck.proxy.upstreams.catalog import Kind
 from coatcheck.server.calls.caller import MODERN
 from coatcheck.server.hook import RequestContext, Step
 
+logger = logging.getLogger("coatcheck")
 Serve = Callable[[Session, Json], Awaitable[Json]]
 _DIAGRAMS = {"uri": DIAGRAMS_URI, "name": "diagrams", "mimeType": "application/json"}
 _RESOURCE_NOT_FOUND = -32002
 _ROUND = "input_required"
+_LISTS = {kind.value[0]: kind.value[1] for kind in Kind}
 _CACHEABLE = {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 
 
@@ -60,8 +65,8 @@ class Requests:
         if not isinstance(own, dict) or (ctx.params or {}).get("cursor"):
             return own
         session = await self._sessions.of(ctx)
-        sieved = self._framed(ctx, {"tools": await self._lists.tools(session)})
-        return {**own, "tools": [*own["tools"], *sieved["tools"]]}
+        tools = _fitting(ctx, "tools", await self._lists.tools(session))
+        return {**own, "tools": [*own["tools"], *self._framed(ctx, {"tools": tools})["tools"]]}
 
     def _step(self, serve: Serve) -> Step:
         async def step(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -71,7 +76,10 @@ class Requests:
                 return await call_next(ctx)  # which refuses what this generation does not have
             try:
                 session = await self._sessions.of(ctx)
-                return self._framed(ctx, await serve(session, dict(ctx.params or {})))
+                result = await serve(session, dict(ctx.params or {}))
+                if word := _LISTS.get(ctx.method):
+                    result = {word: _fitting(ctx, word, result[word])}
+                return self._framed(ctx, result)
             except CoatcheckError as error:
                 raise as_mcp_error(error, "") from error
 
@@ -187,6 +195,24 @@ class Requests:
             return_exceptions=True,
         )
         return {}
+
+
+def _fitting(ctx: RequestContext, word: str, items: list[Json]) -> list[Json]:
+    """Return a list without what is none of its kind: one server that talks nonsense must not hide the others."""
+    if _fits(ctx, word, items):
+        return items
+    fitting = [item for item in items if _fits(ctx, word, [item])]
+    logger.warning("%d of the %s that servers list are left out: they are none", len(items) - len(fitting), word)
+    return fitting
+
+
+def _fits(ctx: RequestContext, word: str, items: list[Json]) -> bool:
+    framed: Json = {word: items, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    try:
+        wire_methods.serialize_server_result(ctx.method, ctx.protocol_version, framed)
+    except ValidationError:
+        return False
+    return True
 
 
 async def _passed(session: Session, server: str, method: str, params: Json, name: Any) -> Json:
