@@ -9,6 +9,7 @@ from typing import Any
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
+from mcp_types import ClientCapabilities
 
 from coatcheck.client.wire import Json
 from coatcheck.proxy.config import ServerEntry
@@ -17,12 +18,12 @@ from coatcheck.proxy.meta.counter import META_TOOLS, Counter
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
-from coatcheck.proxy.sessions.sessions import Sessions
+from coatcheck.proxy.sessions.sessions import Sessions, mirrored
 from coatcheck.proxy.settings import ProxySettings
 from coatcheck.proxy.tasking import Tasking
 from coatcheck.proxy.transparent.calls import Calls
 from coatcheck.proxy.transparent.requests import Requests
-from coatcheck.proxy.work import Work, errand_of
+from coatcheck.proxy.work import Errand, Work, errand_of
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.parts import Parts
 from coatcheck.server.policy import TaskPolicy
@@ -123,8 +124,9 @@ class ProxyParts(Parts):
     def _owner(self, ctx: RequestContext) -> str | None:
         return self.runtime.running.identity.owner_of(ctx)
 
-    async def _session(self, key: str, declared: Mapping[str, Any]) -> Session:
-        return await self.sessions.get(key, declared)
+    async def _session(self, errand: Errand, capabilities: Mapping[str, Any]) -> Session:
+        declared = mirrored(ClientCapabilities.model_validate(capabilities))
+        return await self.sessions.get(errand.session, declared, is_older=errand.is_older)
 
     def _info(self) -> Json:
         server = self._server

@@ -120,6 +120,7 @@ class Tasking:
             tool=call.tool,
             key=call.key,
             session=incoming.session.key,
+            is_older=incoming.session.is_older,
             is_under_way=True,
             task_id=call.task_id,
         )
@@ -131,7 +132,10 @@ class Tasking:
         `wishes`: `is_held` by a client that knows no tasks; `made`, told of the task before it runs; its `ttl`; and
         what else its row `remembers`.
         """
-        errand = Errand(server=incoming.server, tool=incoming.tool, key=new_key(), session=incoming.session.key)
+        session = incoming.session
+        errand = Errand(
+            server=incoming.server, tool=incoming.tool, key=new_key(), session=session.key, is_older=session.is_older
+        )
         return await self._submit(incoming, errand, key=key_of(incoming.ctx), **wishes)
 
     async def _submit(

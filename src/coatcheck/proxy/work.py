@@ -39,6 +39,8 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     key: str
     """Under which the upstream knows the call, if it knows any."""
     session: str
+    is_older: bool = False
+    """Whether that session is of a client that speaks a generation before 2026-07-28."""
     is_under_way: bool = False
     """Whether the call was made before the row."""
     task_id: str | None = None
@@ -55,7 +57,7 @@ def errand_of(task: Task) -> Errand | None:
     return msgspec.convert(said, Errand) if said is not None else None
 
 
-class Seats:
+class Outlet:
     """Where a call's questions go: to its row, as soon as it has one."""
 
     def __init__(self) -> None:
@@ -75,12 +77,12 @@ class RowCall(UpstreamCall):
     """A call whose questions are asked by its task."""
 
     def __init__(self, upstream: Upstream, tool: str, arguments: Mapping[str, Any], **said: Any) -> None:
-        self.seats = Seats()
-        super().__init__(upstream, tool, arguments, self.seats.ask, **said)
+        self.outlet = Outlet()
+        super().__init__(upstream, tool, arguments, self.outlet.ask, **said)
 
 
-SessionOf = Callable[[str, Mapping[str, Any]], Awaitable[Session]]
-"""Finds a session by its key, and by what its client can do, should it have to be made anew."""
+SessionOf = Callable[[Errand, Mapping[str, Any]], Awaitable[Session]]
+"""Finds the session of an errand; by what its client can do, should it have to be made anew."""
 
 
 class Work:
@@ -94,6 +96,7 @@ class Work:
     def put_under(self, call: UpstreamCall, task: Task) -> None:
         """Note that this task is a call that is under way already."""
         self._under_way[task.id] = call
+        call.row_id = task.id
 
     async def __call__(self, context: TaskContext, arguments: Mapping[str, Any]) -> Outcome:
         errand = errand_of(context.task)
@@ -117,14 +120,14 @@ class Work:
     async def _call(self, context: TaskContext, errand: Errand, arguments: Mapping[str, Any]) -> UpstreamCall:
         """Return the call of a row: a new one, or what is left of one that was made by another process."""
         request = restore_request(context.task.call.meta)
-        session = await self._session_of(errand.session, decode(request.capabilities) or {})
+        session = await self._session_of(errand, decode(request.capabilities) or {})
         try:
             upstream = await session.upstream_for_call(errand.server)
         except InvalidArgument as error:
             raise ToolFailed(f"{error} The task was left without it.") from error
         meta = passed_on(decode(request.meta))
         if errand.asks_by_tools and (witness := session.witness):
-            ask = partial(witness.ask, errand.server, outlives_connection=True)
+            ask = partial(witness.ask, errand.server, about=lambda: context.task.id)
             call = UpstreamCall(upstream, errand.tool, arguments, ask, key=errand.key, meta=meta)
             witness.watch(context.task)
         else:
@@ -144,7 +147,7 @@ class Work:
         channel = TaskChannel(context, running.vigils.lines)
         call.passes_rounds = False
         if isinstance(call, RowCall):
-            call.seats.give(channel)
+            call.outlet.give(channel)
 
         def progressed(progress: Progress | None, message: str | None) -> None:
             running.vigils.errands.run(_progress(channel, context, progress, message))

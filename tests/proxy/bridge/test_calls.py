@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from coatcheck import Client
 from coatcheck.dialects.words import RELATED_TASK
+from coatcheck.errors import CannotConnect
 from tests.proxy.bridge.clients import KINDS, Kind, connected
 from tests.proxy.bridge.conftest import Scene
 from tests.proxy.bridge.programs.tools import BEGAN, ECHO_META, ENDED, REFUSED
@@ -15,6 +17,30 @@ pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 UPSTREAMS = ("plain", "older", "newer")
 cells = pytest.mark.parametrize(("kind", "upstream"), [(kind, upstream) for kind in KINDS for upstream in UPSTREAMS])
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "has_tasks"),
+    [
+        ("plain", "2025-11-25", False),
+        ("plain", "2026-07-28", False),
+        ("older", "2025-11-25", True),
+        ("older", "2026-07-28", None),
+        ("newer", "2025-11-25", None),
+        ("newer", "2026-07-28", True),
+    ],
+)
+async def test_the_servers_behind_speak_what_they_are_here_for(
+    name: str, mode: Any, has_tasks: bool | None, steady: dict[str, Any]
+) -> None:
+    """None: not even that generation."""
+    client = Client(steady[name], mode=mode, ledger=False)
+    if has_tasks is None:
+        with pytest.raises(CannotConnect):
+            await client.__aenter__()
+        return
+    async with client:
+        assert client.has_tasks is has_tasks
 
 
 @cells

@@ -124,12 +124,12 @@ async def test_what_is_asked_in_a_round_is_answered_to_the_next_proxy(
     """A client without tasks makes its call again, with the answer and what the first proxy gave it to bring along."""
     ann = Person("Ann")
     ann.thinks = asyncio.Event()
-    async with connected("none-2026", mortals.hasty.url, ann) as caller:
+    async with connected("none-2026", mortals.patient.url, ann) as caller:
         arguments = {**scene.arguments, "questions": ["First?", "Second?"]}
         calling = asyncio.create_task(caller.call(f"{name}__interview", arguments))
         await ann.was_asked.wait()
-        await asyncio.to_thread(mortals.hasty.kill)
-        await asyncio.to_thread(mortals.hasty.start)
+        await asyncio.to_thread(mortals.patient.kill)
+        await asyncio.to_thread(mortals.patient.start)
         ann.thinks.set()
         assert (await calling).text == "Ann 1 and Ann 2"
     assert ann.asked == ["First?", "Second?"]

@@ -19,7 +19,6 @@ CLIENTS = (
     "python_v2-auto-http",
     "python_v2-auto-stdio",
     "typescript_v1-http",
-    "typescript_v1-stdio",
     "ext_tasks-2025-http",
     "ext_tasks-2025-stdio",
     "ext_tasks-2026-http",

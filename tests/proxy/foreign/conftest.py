@@ -12,7 +12,7 @@ from tests.proxy.foreign.proxies import by_command, over_the_wire
 from tests.proxy.foreign.puppets import playing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that clients call their root, with a note in it. What is around it is the server's."""
     folder = tmp_path_factory.mktemp("proxy") / "root"
@@ -21,7 +21,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def wire(root: Path) -> Generator[Sequence[str]]:
     with over_the_wire(root.parent) as target:
         yield target

@@ -13,8 +13,9 @@ import msgspec
 from tests.conformance.serving import running
 from tests.interop_servers.servers import Target, command, over_http
 
-PROMOTE_AFTER = 1.0
+PROMOTE_AFTER = 1.5
 """Seconds after which a call is slow. On a busy machine a quick one takes a part of it."""
+SLOW = 2 * PROMOTE_AFTER
 
 
 @contextmanager

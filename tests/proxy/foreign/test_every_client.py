@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.proxy.foreign.callers import CLIENTS, Caller, at_once, text_of
+from tests.proxy.foreign.proxies import SLOW
 from tests.proxy.foreign.puppets import Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("client", CLIENTS, indirect=True)]
@@ -124,21 +125,21 @@ def test_a_resource_that_a_call_made_is_linked_listed_and_read(client: Caller) -
 
 def test_slow_calls_become_tasks_or_tickets_and_nothing_is_lost(client: Caller) -> None:
     calls = {
-        name: lambda name=name: client.collect(f"{name}__slow", seconds=2.5) for name in ("fastmcp", "tasks", "plain")
+        name: lambda name=name: client.collect(f"{name}__slow", seconds=SLOW) for name in ("fastmcp", "tasks", "plain")
     }
-    seen = at_once({**calls, "everything": lambda: client.collect(LONG, duration=2.5, steps=5)})
+    seen = at_once({**calls, "everything": lambda: client.collect(LONG, duration=SLOW, steps=5)})
     assert {name: each["kind"] for name, each in seen.items()} == dict.fromkeys(seen, client.way)
     assert {name: text_of(each["result"]) for name, each in seen.items()} == {
-        "fastmcp": "It took 2.5 seconds",
-        "tasks": "It took 2.5 seconds",
-        "plain": "It took 2.5 seconds",
-        "everything": "Long running operation completed. Duration: 2.5 seconds, Steps: 5.",
+        "fastmcp": f"It took {SLOW} seconds",
+        "tasks": f"It took {SLOW} seconds",
+        "plain": f"It took {SLOW} seconds",
+        "everything": f"Long running operation completed. Duration: {SLOW:g} seconds, Steps: 5.",
     }
 
 
 def test_a_slow_call_says_how_far_it_is(client: Caller) -> None:
     since = len(client.puppet.heard)
-    client.collect("plain__slow", seconds=2)
+    client.collect("plain__slow", seconds=SLOW)
     said = client.puppet.until(
         "notifications/progress", lambda params: "of 10" in (params.get("message") or ""), since=since
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.proxy.foreign.callers import Caller, at_once, text_of, ticket_of
+from tests.proxy.foreign.proxies import SLOW
 
 CLIENTS = ("python_v1-http", "typescript_v1-http", "ext_tasks-2025-http")
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("client", CLIENTS, indirect=True)]
@@ -39,12 +40,12 @@ def test_a_tool_that_its_server_runs_as_a_task_only_is_called_like_any_other(cli
 
 def test_slow_plain_calls_are_answered_with_tickets(client: Caller) -> None:
     names = ("fastmcp__slow", "tasks__slow", "plain__slow")
-    seen = at_once({name: lambda name=name: client.puppet.call(name, seconds=2.5) for name in names})
+    seen = at_once({name: lambda name=name: client.puppet.call(name, seconds=SLOW) for name in names})
     tickets = {name: ticket_of(result) for name, result in seen.items()}
     assert {name: ticket and ticket["tool"] for name, ticket in tickets.items()} == {name: name for name in names}
     for ticket in tickets.values():
         assert ticket
-        assert text_of(client.puppet.call("wait_task", task_id=ticket["taskId"])) == "It took 2.5 seconds"
+        assert text_of(client.puppet.call("wait_task", task_id=ticket["taskId"])) == f"It took {SLOW} seconds"
 
 
 def test_a_ticket_is_asked_for_what_its_task_asks(client: Caller) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop_servers.servers import command
 from tests.proxy.foreign.callers import text_of, ticket_of
-from tests.proxy.foreign.proxies import unprefixed
+from tests.proxy.foreign.proxies import SLOW, unprefixed
 from tests.proxy.foreign.puppets import Json, Puppet, playing
 
 pytestmark = pytest.mark.slow
@@ -64,10 +64,10 @@ def test_results_are_those_of_the_server(client: Puppet, direct: Puppet) -> None
 
 
 def test_a_ticket_is_taken_though_names_have_no_prefix(client: Puppet) -> None:
-    ticket = ticket_of(client.call("trigger-long-running-operation", duration=2, steps=2))
+    ticket = ticket_of(client.call("trigger-long-running-operation", duration=SLOW, steps=2))
     assert ticket
     result = client.call("wait_task", task_id=ticket["taskId"])
-    assert text_of(result) == "Long running operation completed. Duration: 2 seconds, Steps: 2."
+    assert text_of(result) == f"Long running operation completed. Duration: {SLOW:g} seconds, Steps: 2."
 
 
 def test_a_tool_that_is_not_there_is_refused_in_the_servers_own_words(client: Puppet, direct: Puppet) -> None:

@@ -152,7 +152,6 @@ async def test_changes_are_told_to_clients_over_http(
         await peer.hears(f"notifications/{change}/list_changed")
 
 
-@pytest.mark.xfail(strict=True, reason="nothing is told of a server that was never there before")
 @methods
 async def test_a_server_that_is_not_there_is_left_out_and_told_of_when_it_comes(
     method: str, bench: Bench, puppet: Puppet, version: str, connect: Connect
@@ -213,7 +212,6 @@ async def test_a_server_without_resources_and_prompts_is_not_asked_for_any(bench
     assert {sent.method for sent in puppet.sent} & set(LISTS) == {"tools/list"}
 
 
-@pytest.mark.xfail(strict=True, reason="the whole list is refused")
 async def test_a_server_that_says_nonsense_does_not_spoil_the_list(bench: Bench, version: str) -> None:
     puppet = make_puppet(OLDER)
     for method, (word, _, _) in LISTS.items():

@@ -52,7 +52,9 @@ async def test_a_resource_is_read_and_shown_under_its_prefixed_uri(
     assert puppet.of("resources/read")[0].params["uri"] == "mem://one"
 
 
-@pytest.mark.parametrize("uri", ["mem://one", "mem://12/x", "mem://anywhere"], ids=["listed", "template", "the only one"])
+@pytest.mark.parametrize(
+    "uri", ["mem://one", "mem://12/x", "mem://anywhere"], ids=["listed", "template", "the only one"]
+)
 async def test_a_resource_can_be_read_by_the_uri_that_stood_in_a_result(
     uri: str, bench: Bench, puppet: Puppet, version: str
 ) -> None:
@@ -143,7 +145,9 @@ async def _is_subscribed(puppet: Puppet) -> None:
         await puppet.until(lambda: puppet.of("resources/subscribe"))
         assert puppet.of("resources/subscribe")[-1].params == {"uri": "mem://one"}
     else:
-        await puppet.until(lambda: {"mem://one"} in [set(each.get("resourceSubscriptions", ())) for each in _wanted(puppet)])
+        await puppet.until(
+            lambda: {"mem://one"} in [set(each.get("resourceSubscriptions", ())) for each in _wanted(puppet)]
+        )
     await puppet.heard_by(1)
 
 

@@ -50,9 +50,7 @@ async def called(peer: Peer, **params: Any) -> Json:
     return await peer.ask("tools/call", {"name": "up__do", "arguments": {}, **params})
 
 
-async def test_a_result_is_returned_as_it_is(
-    gateway: Gateway, puppet: Puppet, version: str, connect: Connect
-) -> None:
+async def test_a_result_is_returned_as_it_is(gateway: Gateway, puppet: Puppet, version: str, connect: Connect) -> None:
     async def do(exchange: Exchange) -> Json:
         return RESULTS[exchange.arguments["what"]]
 
@@ -62,9 +60,7 @@ async def test_a_result_is_returned_as_it_is(
             assert bare((await called(peer, arguments={"what": what}))["result"]) == RESULTS[what]
 
 
-async def test_an_error_is_told_word_for_word(
-    gateway: Gateway, puppet: Puppet, version: str, connect: Connect
-) -> None:
+async def test_an_error_is_told_word_for_word(gateway: Gateway, puppet: Puppet, version: str, connect: Connect) -> None:
     async def do(exchange: Exchange) -> Json:
         raise Refusal(ERRORS[exchange.arguments["what"]])
 

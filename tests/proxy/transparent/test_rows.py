@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from coatcheck.proxy.gateway import Gateway
 from tests.proxy.transparent.conftest import TASKS, Bench, Connect, over_http, serving
-from tests.proxy.transparent.test_sessions import add_gate
+from tests.proxy.transparent.test_sessions import add_gate, follower
 from tests.proxy.upstreams.hosts import PATIENCE
 from tests.proxy.upstreams.puppet import NEWER, OLDER, Exchange, Json, Puppet, text
 from tests.sdk.peer import Client
@@ -21,8 +22,8 @@ KEY = "coatcheck/idempotencyKey"
 
 
 def rows(file: Path) -> int:
-    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as opened:
-        (count,) = opened.execute("SELECT count(*) FROM tasks").fetchone()
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as opened:
+        (count,) = opened.execute("SELECT count(*) FROM task").fetchone()
     return count
 
 
@@ -34,7 +35,13 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 async def gateway(bench: Bench, puppet: Puppet, file: Path) -> Gateway:
     await bench.serve("up", puppet)
-    return bench.proxy(store=f"sqlite:///{file}", promote_after=0.2)
+    return bench.proxy(store=f"sqlite:///{file}")
+
+
+@pytest.fixture
+async def hasty(gateway: Gateway, bench: Bench, file: Path) -> Gateway:
+    """One that makes tasks of calls almost at once."""
+    return bench.proxy(store=f"sqlite:///{file}", promote_after=0.05)
 
 
 async def test_a_quick_call_leaves_nothing_in_the_store(
@@ -47,9 +54,9 @@ async def test_a_quick_call_leaves_nothing_in_the_store(
     assert rows(file) == 0
 
 
-async def test_a_slow_call_is_in_the_store(gateway: Gateway, puppet: Puppet, file: Path) -> None:
+async def test_a_slow_call_is_in_the_store(hasty: Gateway, puppet: Puppet, file: Path) -> None:
     may_end = add_gate(puppet)
-    async with over_http(gateway, NEWER, capabilities=TASKS) as peer:
+    async with over_http(hasty, NEWER, capabilities=TASKS) as peer:
         task = await peer.call("up__gate")
         assert (task["resultType"], task["status"]) == ("task", "working")
         assert rows(file) == 1
@@ -57,22 +64,20 @@ async def test_a_slow_call_is_in_the_store(gateway: Gateway, puppet: Puppet, fil
 
 
 @pytest.mark.parametrize("puppet", [OLDER], indirect=True, ids=["server-2025"])
-async def test_a_slow_call_whose_client_hung_up_is_found_in_the_list(
-    gateway: Gateway, puppet: Puppet, file: Path
-) -> None:
+async def test_a_slow_call_whose_client_hung_up_is_found_in_the_list(hasty: Gateway, puppet: Puppet) -> None:
     may_end = add_gate(puppet)
-    async with serving(gateway) as app, another(app, Client(OLDER)) as peer:
+    async with serving(hasty) as app, another(app, Client(OLDER)) as peer:
         assert isinstance(peer, OverHTTP)
         leaving = OverHTTP(app, Client(OLDER))
         leaving.session = peer.session
         leaving.begin("tools/call", {"name": "up__gate", "arguments": {}})
         await puppet.until(lambda: puppet.of("tools/call"))
         await leaving.close()  # the connection breaks, and nobody says why
-        may_end.set()
         async with asyncio.timeout(PATIENCE):
             while not (found := (await peer.call("list_tasks"))["structuredContent"]["tasks"]):
                 await asyncio.sleep(0.01)
         (task,) = found
+        may_end.set()
         result = await peer.call("wait_task", task_id=task["taskId"])
         assert result["content"][0]["text"] == "through"
     assert len(puppet.of("tools/call")) == 1
@@ -95,13 +100,15 @@ async def test_a_repeated_call_runs_once(gateway: Gateway, puppet: Puppet, versi
     assert other["content"][0]["text"] == "run 2"
 
 
-async def test_a_cancelled_task_is_cancelled_at_its_server(gateway: Gateway, puppet: Puppet) -> None:
+async def test_a_cancelled_task_is_cancelled_at_its_server(hasty: Gateway, puppet: Puppet) -> None:
     add_gate(puppet)
-    async with over_http(gateway, NEWER, capabilities=TASKS) as peer:
-        task = await peer.call("up__gate")
-        await peer.result("tasks/cancel", {"taskId": task["taskId"]})
-        await _stopped(puppet)
-        assert (await peer.result("tasks/get", {"taskId": task["taskId"]}))["status"] == "cancelled"
+    async with serving(hasty) as app:
+        async with another(app, Client(NEWER, capabilities=TASKS)) as peer:
+            task_id = (await peer.call("up__gate"))["taskId"]
+        async with follower(app, task_id) as peer:
+            await peer.result("tasks/cancel", {"taskId": task_id})
+            await _stopped(puppet)
+            assert (await peer.result("tasks/get", {"taskId": task_id}))["status"] == "cancelled"
 
 
 async def test_a_call_that_its_client_cancels_is_cancelled_at_its_server(
@@ -109,11 +116,10 @@ async def test_a_call_that_its_client_cancels_is_cancelled_at_its_server(
 ) -> None:
     add_gate(puppet)
     await bench.serve("up", puppet)
-    async with over_http(bench.proxy(store=f"sqlite:///{file}"), NEWER, capabilities=TASKS) as peer:
-        leaving = OverHTTP(peer._app, peer.client)  # pyright: ignore
-        leaving.begin("tools/call", {"name": "up__gate", "arguments": {}})
-        await puppet.until(lambda: puppet.of("tools/call"))
-        await leaving.close()
+    async with serving(bench.proxy(store=f"sqlite:///{file}")) as app:
+        async with another(app, Client(NEWER, capabilities=TASKS)) as peer:
+            peer.begin("tools/call", {"name": "up__gate", "arguments": {}})
+            await puppet.until(lambda: puppet.of("tools/call"))
         await _stopped(puppet)
         assert rows(file) == 0
 

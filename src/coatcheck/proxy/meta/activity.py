@@ -17,6 +17,7 @@ from coatcheck.proxy.activity.logs import Logs, Notifications
 from coatcheck.proxy.activity.timers import Timer, Timers
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.meta.pending import TABLES, PendingRequest, PendingRequests
+from coatcheck.proxy.sessions.witness import About
 from coatcheck.proxy.settings import ProxySettings
 from coatcheck.proxy.states import task_status
 from coatcheck.proxy.upstreams.link import State
@@ -66,10 +67,10 @@ class Activity:
 
     # What servers ask and tell
 
-    async def ask(self, server: str, method: str, params: Json, *, outlives_connection: bool = False) -> Json:
+    async def ask(self, server: str, method: str, params: Json, *, about: About = None) -> Json:
         if method not in TABLES:
             raise MCPError(METHOD_NOT_FOUND, f"The client cannot be asked this just now ({method})")
-        return await self.pending.hold(server, method, params, outlives_connection=outlives_connection)
+        return await self.pending.hold(server, method, params, about)
 
     def notified(self, server: str, method: str, params: Params) -> None:
         if method == "notifications/message":

@@ -71,8 +71,10 @@ class Caller:
     def upstreams(self, server: str | None) -> list[Upstream]:
         return self.session.upstreams() if server is None else [self.upstream(server)]
 
-    def elicitations(self, server: str | None = None) -> list[Any]:
-        return briefs(self.activity.pending.list("elicitation/create", server))
+    def elicitations(self, server: str | None = None, task_id: str | None = None) -> list[Any]:
+        """Return what is asked, by a server, or for a task: with all that may be of any."""
+        asked = self.activity.pending.list("elicitation/create", server)
+        return briefs([each for each in asked if task_id is None or each.task_id in (None, task_id)])
 
     def samplings(self, server: str | None = None) -> list[Any]:
         return briefs(self.activity.pending.list("sampling/createMessage", server))
@@ -138,7 +140,8 @@ class Counter:
             except ToolRefusal as error:
                 raise Verbatim(framed(refused(error), version)) from error
             try:
-                answer = _written(await tool(*args, **kwargs))
+                with caller.session.used():
+                    answer = _written(await tool(*args, **kwargs))
             except Verbatim:
                 raise
             except (CoatcheckError, MCPError) as error:

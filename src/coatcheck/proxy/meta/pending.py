@@ -16,6 +16,7 @@ from coatcheck.engine import utc_now
 from coatcheck.proxy.activity.events import timestamp
 from coatcheck.proxy.activity.ulid import Ulids
 from coatcheck.proxy.meta.refusals import REQUEST_NOT_FOUND, ToolRefusal
+from coatcheck.proxy.sessions.witness import About
 from coatcheck.proxy.states import ELICITATIONS, SAMPLINGS, RequestEvent, Table, settle
 
 TABLES: dict[str, Table] = {"elicitation/create": ELICITATIONS, "sampling/createMessage": SAMPLINGS}
@@ -29,11 +30,15 @@ class PendingRequest:
     method: str
     params: Json
     at: datetime
-    outlives_connection: bool
-    """Whether the server will still want to know after its connection is lost: it is of a task."""
+    about: About
+    """Which task it is of, if that can be told: the server keeps it, and will want to know whatever is lost."""
     answer: asyncio.Future[Json] = field(repr=False)
     state: str = "pending"
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+    @property
+    def task_id(self) -> str | None:
+        return self.about() if self.about else None
 
     @property
     def table(self) -> Table:
@@ -44,6 +49,8 @@ class PendingRequest:
         brief: Json = {"requestId": self.id, "server": self.server}
         if self.method == "elicitation/create":
             brief["message"] = self.params.get("message", "")
+        if task_id := self.task_id:
+            brief["taskId"] = task_id
         return brief
 
     def to_json(self) -> Json:
@@ -63,7 +70,7 @@ class PendingRequests:
             if request.method == method and (server is None or request.server == server)
         ]
 
-    async def hold(self, server: str, method: str, params: Json, *, outlives_connection: bool) -> Json:
+    async def hold(self, server: str, method: str, params: Json, about: About = None) -> Json:
         """Return the client's answer, whenever it comes.
 
         Raises:
@@ -72,9 +79,7 @@ class PendingRequests:
         if method not in TABLES:
             raise MCPError(INVALID_REQUEST, f"The client cannot be asked this ({method})")
         loop = asyncio.get_running_loop()
-        request = PendingRequest(
-            self._ids.new(), server, method, params, utc_now(), outlives_connection, loop.create_future()
-        )
+        request = PendingRequest(self._ids.new(), server, method, params, utc_now(), about, loop.create_future())
         request.timer = loop.call_later(self._timeout, self._expire, request)
         self._held[request.id] = request
         self._arrived(request)
@@ -104,7 +109,7 @@ class PendingRequests:
     def lost(self, server: str) -> None:
         """Give up what a server asked over a connection that is gone."""
         for request in [each for each in self._held.values() if each.server == server]:
-            if not request.outlives_connection:
+            if request.about is None:
                 reason = MCPError(INVALID_REQUEST, "The connection was lost")
                 self._fail(request, RequestEvent.DISCONNECT, reason)
 

@@ -86,7 +86,9 @@ async def quickly(call: RowCall) -> Json | None:
     call.start()
     if await call.settled(_QUICK_SECONDS):
         try:
-            return await call.result()
+            result = await call.result()
+            if result.get("resultType") != "input_required":  # whose state has to be sealed
+                return result
         except MCPError:  # which the longer way knows how to tell
             pass
     hand_over(call)

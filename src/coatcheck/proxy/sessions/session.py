@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -54,11 +55,12 @@ class Session:
         """
         self.key, self.downstream, self.witness = key, downstream, witness
         self._declared, self._servers, self._naming = declared, servers, naming
-        self._is_shared, self._is_older = is_shared, is_older
+        self._is_shared, self.is_older = is_shared, is_older
         self._upstreams: dict[str, Upstream] = {}
         self._spare: dict[str, list[Upstream]] = {}
         """Further connections to a server, for calls that must not be mixed up."""
         self._errands: set[asyncio.Task[Any]] = set()
+        self._uses = 0
         self.used_at = asyncio.get_running_loop().time()
         servers.watchers.add(self)
 
@@ -66,7 +68,23 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        return any(upstream.calls for upstream in self._all())
+        """Whether something is under way in it."""
+        return self._uses > 0 or any(upstream.calls for upstream in self._all())
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether its client waits for news of a resource."""
+        return any(upstream.listening.has_subscriptions for upstream in self._all())
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """Note that a request is being served."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self.used_at = asyncio.get_running_loop().time()
 
     def upstream(self, name: str) -> Upstream:
         """Return the connection to a server, connected or not.
@@ -137,6 +155,8 @@ class Session:
         return await self.downstream.ask(method, params)
 
     def notified(self, upstream: Upstream, method: str, params: Params) -> None:
+        if upstream not in self._all():
+            return
         if self.witness:
             self.witness.notified(upstream.name, method, params)
         if method not in _FORWARDED:
@@ -154,6 +174,8 @@ class Session:
         logger.debug("%s: %s", upstream.name, line)
 
     def changed(self, upstream: Upstream, before: State, after: State) -> None:
+        if upstream not in self._all():  # it was let go, and another may have its name
+            return
         if self.witness:
             self.witness.changed(upstream, before, after)
         if after is State.CONNECTED and (upstream.has_connected or before is State.RECONNECTING):
@@ -180,7 +202,7 @@ class Session:
 
     def _make(self, name: str) -> Upstream:
         entry = self._servers.get(name)
-        dialect = Dialect(self._is_older, self._servers.learned, name, entry.protocol)
+        dialect = Dialect(self.is_older, self._servers.learned, name, entry.protocol)
         return Upstream(entry, self._declared, dialect, self)
 
     def _all(self) -> Iterator[Upstream]:

@@ -21,6 +21,8 @@ from coatcheck.server.hook import RequestContext
 
 IDLE_SECONDS = 1800.0
 _LOOKS_PER_LIFE = 10
+_WHEN_SUBSCRIBED = 48
+"""How much longer a session lives whose client may be listening: nobody says so when it is gone."""
 _MIRRORED = {"elicitation", "sampling", "roots"}
 
 MakeWitness = Callable[[str], Awaitable[Witness]]
@@ -108,10 +110,13 @@ class Sessions:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(self._idle_seconds / _LOOKS_PER_LIFE)
-            since = asyncio.get_running_loop().time() - self._idle_seconds
-            for session in [each for each in self._sessions.values() if each.used_at < since and not each.is_busy]:
+            for session in [each for each in self._sessions.values() if self._is_over(each)]:
                 del self._sessions[session.key]
                 await session.close()
+
+    def _is_over(self, session: Session) -> bool:
+        patience = self._idle_seconds * (_WHEN_SUBSCRIBED if session.is_subscribed else 1)
+        return not session.is_busy and session.used_at < asyncio.get_running_loop().time() - patience
 
 
 _EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from coatcheck.client.wire import Json, Params
@@ -10,10 +11,15 @@ from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.task import Task
 
+About = Callable[[], str | None] | None
+
 
 class Witness(Protocol):
-    async def ask(self, server: str, method: str, params: Json, *, outlives_connection: bool = False) -> Json:
-        """Hold a question until the client answers it."""
+    async def ask(self, server: str, method: str, params: Json, *, about: About = None) -> Json:
+        """Hold a question until the client answers it.
+
+        `about`: gives the task it is of, once that is known. None: nobody can tell which of the server's it is of.
+        """
         ...
 
     def watch(self, task: Task) -> None:

@@ -57,6 +57,11 @@ class Calls:
         params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
         incoming = Incoming(ctx, params, await self._tasking.sessions.of(ctx), *found)
         self._tasking.met(ctx, incoming.session)
+        with incoming.session.used():
+            return await self._served(incoming)
+
+    async def _served(self, incoming: Incoming) -> HandlerResult:
+        ctx, params = incoming.ctx, incoming.params
         caller = caller_of(ctx, params)
         with as_protocol_errors():
             if task := await read_round(self._tasking.running, ctx, params):

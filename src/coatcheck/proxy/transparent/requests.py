@@ -65,7 +65,8 @@ class Requests:
         if not isinstance(own, dict) or (ctx.params or {}).get("cursor"):
             return own
         session = await self._sessions.of(ctx)
-        tools = _fitting(ctx, "tools", await self._lists.tools(session))
+        with session.used():
+            tools = _fitting(ctx, "tools", await self._lists.tools(session))
         return {**own, "tools": [*own["tools"], *self._framed(ctx, {"tools": tools})["tools"]]}
 
     def _step(self, serve: Serve) -> Step:
@@ -76,7 +77,8 @@ class Requests:
                 return await call_next(ctx)  # which refuses what this generation does not have
             try:
                 session = await self._sessions.of(ctx)
-                result = await serve(session, dict(ctx.params or {}))
+                with session.used():
+                    result = await serve(session, dict(ctx.params or {}))
                 if word := _LISTS.get(ctx.method):
                     result = {word: _fitting(ctx, word, result[word])}
                 return self._framed(ctx, result)
@@ -161,7 +163,8 @@ class Requests:
                 await self._subscribed(session, uri, stream)
                 taken.append(uri)
         try:
-            yield
+            with session.used():
+                yield
         finally:
             for uri in taken:
                 session.run(self._unsubscribed(session, uri, stream))

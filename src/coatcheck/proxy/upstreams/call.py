@@ -19,6 +19,8 @@ from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.task import Progress, Status
 
+_CANCEL_SECONDS = 5.0
+"""How long an upstream may take to say that it made a task, which then can be cancelled."""
 Ask = Callable[[str, Json], Awaitable[Json]]
 """Puts a question of the call to whoever made it, as it is on the wire."""
 
@@ -58,7 +60,10 @@ class UpstreamCall:
         """Told of what the upstream logs while the call is under way."""
         self.on_adopted: Callable[[str], object] | None = None
         """Told of the id, if the upstream makes a task of it."""
+        self.row_id: str | None = None
+        """The task of the proxy's own that it is, if it is one."""
         self._handle: TaskHandle[Json] | None = None
+        self._handed_in = asyncio.Event()
         self._asking: set[asyncio.Future[Json]] = set()
         self._stirred = asyncio.Event()
         self._ending: asyncio.Task[Json] | None = None
@@ -135,7 +140,9 @@ class UpstreamCall:
                 self._stirred.clear()
 
     async def cancel(self) -> None:
-        """Have the upstream stop."""
+        """Have the upstream stop; also if it has yet to say that it made a task of the call."""
+        if self._handle is None and not self.has_ended:
+            await asyncio.wait((asyncio.ensure_future(self._handed_in.wait()),), timeout=_CANCEL_SECONDS)
         try:
             if self._handle and not self.has_ended:
                 await self._handle.cancel()
@@ -165,6 +172,7 @@ class UpstreamCall:
         try:
             handle = self._handle = await call
             handle.on_change = self._changed
+            self._handed_in.set()
             if handle.is_task:
                 self.upstream.tasks[handle.id] = self
                 if self.on_adopted:
@@ -197,6 +205,7 @@ class UpstreamCall:
         if not ending.cancelled():
             ending.exception()  # looked at, in case nobody else does
         self.upstream.calls.pop(self.key, None)
+        self._handed_in.set()
         for asking in self._asking:
             asking.cancel()  # nobody wants to know any more
         if self._handle:

@@ -27,6 +27,10 @@ class Listening:
         """What is subscribed to, and by whom."""
         self._stream: asyncio.Task[None] | None = None
 
+    @property
+    def has_subscriptions(self) -> bool:
+        return bool(self._uris)
+
     def start(self) -> None:
         """Listen anew, on the connection there is: what was subscribed to on another is so no longer."""
         if self._stream:

@@ -65,8 +65,8 @@ class Execute:
         call: UpstreamCall
 
         async def ask(method: str, params: Json) -> Json:
-            is_kept = call.task_id is not None
-            return await caller.activity.ask(server, method, params, outlives_connection=is_kept)
+            about = (lambda: call.row_id) if call.task_id else None
+            return await caller.activity.ask(server, method, params, about=about)
 
         call = UpstreamCall(upstream, tool, args, ask)
         call.start()

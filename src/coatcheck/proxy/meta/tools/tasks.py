@@ -61,7 +61,7 @@ class TaskTools:
         task, errand = await self._found(caller, task_id)
         return {
             "task": shown(task, errand),
-            "pending_elicitations_for_server": caller.elicitations(errand.server),
+            "pending_elicitations_for_server": caller.elicitations(errand.server, task_id),
         }
 
     async def get_task_result(
