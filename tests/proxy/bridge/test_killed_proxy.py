@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.client_faults.gate import PATIENCE
 from tests.proxy.bridge.clients import CODED, Kind, Person, connected
 from tests.proxy.bridge.conftest import Mortals, Scene
 from tests.proxy.bridge.processes import proxy_entry
@@ -84,6 +87,26 @@ async def test_a_client_that_waits_meanwhile_gets_the_result(name: str, mortals:
         await asyncio.to_thread(mortals.hasty.kill)
         await asyncio.to_thread(mortals.hasty.start)
         await _check("2026", name, scene, collecting)
+
+
+@pytest.mark.parametrize("name", KEPT)
+async def test_a_proxy_that_is_back_before_its_server_waits_for_it(name: str, mortals: Mortals, scene: Scene) -> None:
+    server = mortals.server(name)
+    async with connected("2026", mortals.hasty.url) as caller:
+        scene.gate.close(BEGAN)
+        task_id = await caller.start(f"{name}__work", scene.arguments)
+        await scene.gate.reached(BEGAN)
+        await asyncio.to_thread(mortals.hasty.kill)
+        await asyncio.to_thread(server.kill)
+        async with _nobody_home(server.port) as knocked:
+            await asyncio.to_thread(mortals.hasty.start)
+            await asyncio.wait_for(knocked.wait(), PATIENCE)
+        await asyncio.to_thread(server.start)
+        scene.gate.open(BEGAN)
+        assert (await caller.collect(task_id)).text == "The work is done"
+    before, after = scene.traces(BEGAN)
+    assert before != after
+    assert scene.traces(ENDED) == [after]
 
 
 @pytest.mark.parametrize("name", UPSTREAMS)
@@ -163,3 +186,16 @@ async def _check(kind: Kind, name: str, scene: Scene, collecting: Any) -> None:
     else:
         assert said.is_unknown, said
         assert (said.code is not None) is (kind in CODED)
+
+
+@asynccontextmanager
+async def _nobody_home(port: int) -> AsyncGenerator[asyncio.Event]:
+    """Hang up on everyone who calls at a port, and tell when someone has."""
+    knocked = asyncio.Event()
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+        knocked.set()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", port):
+        yield knocked
