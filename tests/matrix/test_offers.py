@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 TICKET_TOOLS = {"get_task", "wait_task", "answer_task", "cancel_task", "list_tasks"}
 CAPABILITY: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 HEEDED: Json = {"coatcheck/idempotencyKey": {}}
+HEEDED_IN_SESSION: Json = {"coatcheck/idempotencyKey": {"scope": "session"}}
 """What a server says beside its tasks, under `experimental`."""
 
 CASES = [
@@ -38,7 +39,8 @@ async def test_a_client_is_told_of_tasks_in_the_words_of_its_version(
         told = peer.greeting["capabilities"]
         has_tasks = client.name == "2025-11-25"
         assert told.get("tasks") == (CAPABILITY if has_tasks else None)
-        assert told.get("experimental", {}) == (HEEDED if has_tasks else {})
+        heeded = HEEDED_IN_SESSION if transport.startswith("http") else HEEDED
+        assert told.get("experimental", {}) == (heeded if has_tasks else {})
         assert EXTENSION not in told.get("extensions", {})
 
 

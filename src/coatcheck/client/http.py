@@ -200,7 +200,7 @@ def _reason(error: httpx2.TransportError, request: httpx2.Request) -> str:
         case httpx2.ConnectTimeout():
             return f"{where} does not answer"
         case httpx2.ConnectError() if "SSL" in said.upper() or "CERTIFICATE" in said.upper():
-            return f"no secure connection to {where} ({_without_numbers(said)})"
+            return f"no secure connection to {where} ({without_numbers(said)})"
         case httpx2.ConnectError() if "Name or service" in said or "nodename" in said or "resolution" in said:
             return f"there is no host {request.url.host!r}"
         case httpx2.ConnectError() if "refused" in said or "attempts failed" in said:
@@ -213,6 +213,6 @@ def _reason(error: httpx2.TransportError, request: httpx2.Request) -> str:
             return f"the connection to {where} broke{f' ({said})' if said else ''}"
 
 
-def _without_numbers(said: str) -> str:
+def without_numbers(said: str) -> str:
     """Leave out where in OpenSSL's sources it was said."""
     return said.rpartition("] ")[2].partition(" (_ssl")[0]

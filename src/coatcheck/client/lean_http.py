@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import httptools
+import httpx2
 
-from coatcheck.client.http import tls_context
+from coatcheck.client.http import tls_context, without_numbers
 
 _CONNECT_SECONDS = 15.0
 _MOST_IDLE = 20
@@ -38,6 +40,11 @@ class Reply:
     def body(self) -> bytes:
         """All of it, once it is complete."""
         return b"".join(self._chunks)
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether nothing else says how long it is."""
+        return self.status >= 200 and not self.headers.keys() & {"content-length", "transfer-encoding"}
 
     async def events(self) -> AsyncIterator[bytes]:
         """Give the data of each event.
@@ -84,19 +91,18 @@ class LeanHTTP:
     """Posts to one URL, over connections that are kept."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        parts = urlsplit(url)
-        is_secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname or "", parts.port or (443 if is_secure else 80)
+        parsed = httpx2.URL(url)
+        is_secure = parsed.scheme == "https"
+        self._host, self._port = parsed.host, parsed.port or (443 if is_secure else 80)
         self._ssl = tls_context() if is_secure else None
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        shown = host if parts.port is None else f"{host}:{parts.port}"
-        own = {"host": shown, "accept": "application/json, text/event-stream", "content-type": "application/json"}
+        own = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         said = own | {name.lower(): value for name, value in headers.items()}
-        self._head = f"POST {target} HTTP/1.1\r\n{_written(said)}".encode("latin-1")
+        line = b"POST %b HTTP/1.1\r\nhost: %b\r\n" % (parsed.raw_path, parsed.netloc)
+        self._head = line + _written(said)
         self.where = f"{self._host}:{self._port}"
         self._idle: list[_Line] = []
         self._lines: set[_Line] = set()
+        self._is_closed = False
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Reply:
         """Send a body and return the answer.
@@ -104,15 +110,20 @@ class LeanHTTP:
         Raises:
             Broken: There is none.
         """
+        sent = b"%b%bcontent-length: %d\r\n\r\n%b" % (self._head, _written(headers), len(body), body)
         line = await self._take()
-        sent = b"%b%bcontent-length: %d\r\n\r\n%b" % (self._head, _written(headers).encode("latin-1"), len(body), body)
+        answer = line.send(sent)
         try:
-            return await line.send(sent)
+            return await answer
         except asyncio.CancelledError:
-            line.drop()
+            if answer.cancelled():
+                line.drop()
+            elif answer.exception() is None:  # it came in the same moment
+                answer.result().drop()
             raise
 
     def close(self) -> None:
+        self._is_closed = True
         for line in list(self._lines):
             line.drop()
 
@@ -127,10 +138,22 @@ class LeanHTTP:
                 _, line = await loop.create_connection(lambda: _Line(self), self._host, self._port, ssl=self._ssl)
         except TimeoutError:
             raise Broken(f"{self.where} does not answer", was_sent=False) from None
-        except OSError as error:
-            raise Broken(f"{self.where} refuses connections ({error.strerror or error})", was_sent=False) from error
+        except (OSError, UnicodeError) as error:
+            raise Broken(self._reason(error), was_sent=False) from error
         self._lines.add(line)
+        if self._is_closed:
+            line.drop()
+            raise Broken(f"the connection to {self.where} is closed", was_sent=False)
         return line
+
+    def _reason(self, error: Exception) -> str:
+        match error:
+            case ssl.SSLError():
+                return f"no secure connection to {self.where} ({without_numbers(str(error))})"
+            case socket.gaierror() | UnicodeError():
+                return f"there is no host {self._host!r}"
+            case _:
+                return f"{self.where} refuses connections"
 
     def put_back(self, line: _Line) -> None:
         if len(self._idle) < _MOST_IDLE:
@@ -146,15 +169,16 @@ class LeanHTTP:
 
 def is_reachable_directly(url: str) -> bool:
     """Whether nothing stands between us and a URL, and it says nothing of who we are."""
-    parts = urlsplit(url)
-    has_proxy = parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or "")
-    return parts.username is None and not has_proxy
+    parsed = httpx2.URL(url)
+    proxies = urllib.request.getproxies()
+    has_proxy = (parsed.scheme in proxies or "all" in proxies) and not urllib.request.proxy_bypass(parsed.host)
+    return not parsed.userinfo and not has_proxy
 
 
-def _written(headers: Mapping[str, str]) -> str:
-    if any("\n" in value or "\r" in value for value in headers.values()):
+def _written(headers: Mapping[str, str]) -> bytes:
+    if any("\n" in text or "\r" in text for pair in headers.items() for text in pair):
         raise ValueError("A header is one line")
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
 
 
 class _Line(asyncio.Protocol):
@@ -200,6 +224,8 @@ class _Line(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._pool.forget(self)
+        if exc is None and self._reply and self._reply.ends_with_connection:
+            self.on_message_complete()
         self._fail(f"the connection to {self._pool.where} broke{f' ({exc})' if exc else ''}")
 
     def _fail(self, reason: str) -> None:
@@ -210,6 +236,10 @@ class _Line(asyncio.Protocol):
             self._reply = None
 
     # For the parser
+
+    def on_message_begin(self) -> None:
+        if self._reply is None:  # nobody asked
+            self.drop()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._reply:
@@ -228,12 +258,15 @@ class _Line(asyncio.Protocol):
             self._reply.add(data)
 
     def on_message_complete(self) -> None:
-        if self._reply is None or self._reply.status < 200:  # there is more to come
+        if self._reply is None:
+            return
+        if self._reply.status < 200:  # there is more to come
+            self._reply.headers.clear()
             return
         self._reply.end()
         self._resolve()
         self._reply = None
-        if self._parser.should_keep_alive():
+        if self.is_open and self._parser.should_keep_alive():
             self._pool.put_back(self)
         else:
             self.drop()

@@ -122,6 +122,7 @@ class Tasking:
             session=incoming.session.key,
             is_older=incoming.session.is_older,
             is_under_way=True,
+            may_be_repeated=call.may_be_repeated,
             task_id=call.task_id,
         )
         return await self._submit(incoming, errand, made=begun, **wishes)

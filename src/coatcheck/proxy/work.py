@@ -43,6 +43,8 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Whether that session is of a client that speaks a generation before 2026-07-28."""
     is_under_way: bool = False
     """Whether the call was made before the row."""
+    may_be_repeated: bool = False
+    """Whether the upstream could then tell a repeat of it."""
     task_id: str | None = None
     """The upstream's own task."""
     lifetime: float | None = None
@@ -136,7 +138,7 @@ class Work:
         if adopted:
             call.adopt(adopted)
         elif errand.is_under_way or context.task.attempt > 1:
-            call.repeat()
+            call.repeat(is_worth_waiting=errand.may_be_repeated)
         else:
             call.start()
         return call

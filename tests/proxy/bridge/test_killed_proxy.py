@@ -31,6 +31,8 @@ OVER_STDIO: tuple[tuple[Kind, str], ...] = (
 """Each of these starts two processes."""
 UPSTREAMS = ("plain", "bound", "older", "newer")
 KEPT = ("older", "newer")
+not_yet_away = pytest.mark.xfail(strict=True, reason="a link that was never connected does not wait for its server")
+not_yet_rounds = pytest.mark.xfail(strict=True, reason="what seals rounds ends with the process")
 
 
 class Host:
@@ -89,6 +91,7 @@ async def test_a_client_that_waits_meanwhile_gets_the_result(name: str, mortals:
         await _check("2026", name, scene, collecting)
 
 
+@not_yet_away
 @pytest.mark.parametrize("name", KEPT)
 async def test_a_proxy_that_is_back_before_its_server_waits_for_it(name: str, mortals: Mortals, scene: Scene) -> None:
     server = mortals.server(name)
@@ -107,6 +110,22 @@ async def test_a_proxy_that_is_back_before_its_server_waits_for_it(name: str, mo
     before, after = scene.traces(BEGAN)
     assert before != after
     assert scene.traces(ENDED) == [after]
+
+
+@not_yet_away
+async def test_what_may_have_been_done_is_unknown_also_if_the_server_is_not_there(
+    mortals: Mortals, scene: Scene
+) -> None:
+    async with connected("2026", mortals.hasty.url) as caller:
+        scene.gate.close(BEGAN)
+        task_id = await caller.start("plain__work", scene.arguments)
+        await scene.gate.reached(BEGAN)
+        await asyncio.to_thread(mortals.hasty.kill)
+        await asyncio.to_thread(mortals.plain.kill)
+        async with _nobody_home(mortals.plain.port):
+            await asyncio.to_thread(mortals.hasty.start)
+            said = await caller.collect(task_id)
+        assert said.is_unknown, said
 
 
 @pytest.mark.parametrize("name", UPSTREAMS)
@@ -140,6 +159,7 @@ async def test_what_is_asked_over_http_is_answered_to_the_next_proxy(name: str, 
     assert len(scene.traces(BEGAN)) == len(scene.traces(ENDED)) == 1
 
 
+@not_yet_rounds
 @pytest.mark.parametrize("name", KEPT)
 async def test_what_is_asked_in_a_round_is_answered_to_the_next_proxy(
     name: str, mortals: Mortals, scene: Scene

@@ -15,7 +15,7 @@ from tests.interop_servers.clients import together
 from tests.proxy.bridge.clients import CODED, KINDS, Kind, Person, connected
 from tests.proxy.bridge.conftest import Mortals, Scene
 from tests.proxy.bridge.processes import proxy
-from tests.proxy.bridge.programs.tools import BEGAN, ENDED
+from tests.proxy.bridge.programs.tools import BEGAN, ENDED, STOPPED
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
@@ -41,6 +41,23 @@ async def test_a_task_that_the_server_keeps_is_followed_when_it_is_back(
     before, after = scene.traces(BEGAN)
     assert before != after
     assert scene.traces(ENDED) == [after]
+
+
+@durable
+async def test_what_is_cancelled_while_the_server_is_away_is_stopped_when_it_is_back(
+    name: str, mortals: Mortals, scene: Scene
+) -> None:
+    server = mortals.server(name)
+    async with connected("2026", mortals.hasty.url) as caller:
+        scene.gate.close(BEGAN)
+        task_id = await caller.start(f"{name}__work", scene.arguments)
+        await scene.gate.reached(BEGAN)
+        await asyncio.to_thread(server.kill)
+        await caller.cancel(task_id)
+        await asyncio.to_thread(server.start)
+        await scene.gate.reached(BEGAN, times=2)
+        await scene.gate.reached(STOPPED)
+    assert scene.traces(ENDED) == []
 
 
 @pytest.mark.parametrize("kind", ["2025", "2026"])

@@ -13,7 +13,7 @@ import msgspec
 from tests.conformance.serving import running
 from tests.interop_servers.servers import Target, command, over_http
 
-PROMOTE_AFTER = 1.5
+PROMOTE_AFTER = 1.6
 """Seconds after which a call is slow. On a busy machine a quick one takes a part of it."""
 SLOW = 2 * PROMOTE_AFTER
 

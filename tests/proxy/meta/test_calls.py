@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,23 +172,37 @@ async def test_p_044_there_are_only_so_many_unfinished_tasks_in_a_session(one: U
         assert (await meta.execute("echo", word="third")).own == ["third"]
 
 
-@pytest.mark.xfail(strict=True, reason="it is refused when it should become a task")
-async def test_p_044_a_call_that_was_taken_on_is_not_lost_for_there_being_too_many(one: Upstream) -> None:
+async def test_p_044_calls_under_way_count_so_that_none_is_lost_when_it_should_become_a_task(one: Upstream) -> None:
     async with proxying([one], max_tasks=1) as place:
         meta = Meta(await place.http())
-        calls = [
-            meta.begin("execute_tool", server="one", tool="work", args={"name": name}, timeout_ms=200) for name in "ab"
-        ]
-        for name in "ab":
-            await one.moments.reached(name)
-        first = await meta.answer(calls[0])
-        for name in "ab":
-            one.moments.open(name)
-        assert (await meta.use("get_task_result", task_id=first.task_id)).own == ["a is done"]
-        second = await meta.answer(calls[1])
-        if len(second.own) == 2:  # it is a task, too
-            second = await meta.use("get_task_result", task_id=second.task_id)
-        assert second.own == ["b is done"]
+        call = meta.begin("execute_tool", server="one", tool="work", args={"name": "x"}, timeout_ms=500)
+        await one.moments.reached("x")
+        assert (await meta.execute("echo", word="too much")).error["code"] == "TOOL_ERR_TOO_MANY_TASKS"
+        task = (await meta.answer(call)).task_id
+        one.moments.open("x")
+        assert (await meta.use("get_task_result", task_id=task)).own == ["x is done"]
+        assert one.calls == 1
+
+
+async def test_p_044_a_call_that_is_let_in_while_another_becomes_a_task_is_not_lost(
+    one: Upstream, tmp_path: Path
+) -> None:
+    """Calls are made all the time while others are promoted: whatever was begun can be had."""
+    async with proxying([one], max_tasks=1, store=f"sqlite:///{tmp_path}/proxy.db") as place:
+        meta = Meta(await place.http())
+        await meta.execute("echo", word="connected")
+
+        async def hurry(who: int) -> None:
+            for number in range(15):
+                name = f"{who}-{number}"
+                answer = await meta.execute("work", timeout_ms=0, name=name)
+                one.moments.open(name)
+                if not answer.raw["isError"]:
+                    assert (await meta.use("get_task_result", task_id=answer.task_id)).own == [f"{name} is done"]
+
+        await asyncio.gather(*map(hurry, range(6)))
+        await meta.caught_up()
+        assert one.calls - 1 == [event["type"] for event in meta.told].count("task_created")
 
 
 async def test_p_046_what_the_proxy_says_is_content_and_never_meta(meta: Meta) -> None:

@@ -81,7 +81,6 @@ async def test_p_034_it_may_ask_a_model(meta: Meta) -> None:
     assert (await meta.use("get_task_result", task_id=task)).own == ["m said: Something"]
 
 
-@pytest.mark.xfail(strict=True, reason="a call whose ticket has not come yet is only dropped")
 async def test_p_021_cancelling_reaches_a_server_with_tasks_however_early(meta: Meta, native: TaskUpstream) -> None:
     for number in range(10):
         task = await meta.task("work", name=f"n{number}")
@@ -118,7 +117,6 @@ async def test_p_024_how_its_tasks_are_doing_is_no_news_of_its_own(meta: Meta, n
     assert (await meta.use("get_notifications")).said["notifications"] == []
 
 
-@pytest.mark.xfail(strict=True, reason="questions do not say which task they are of")
 async def test_r_23_a_question_says_which_task_it_is_of(meta: Meta) -> None:
     tasks = [await meta.task("ask", questions=[word]) for word in ("a?", "b?")]
     for word in ("a?", "b?"):

@@ -90,7 +90,6 @@ async def test_p_068_many_who_wait_and_many_who_ask_share_every_event_once(meta:
         assert _kinds(meta, task) == ["task_created", "task_completed"]
 
 
-@pytest.mark.xfail(strict=True, reason="the old one says goodbye when the new one is there")
 async def test_p_064_p_062_a_server_may_be_replaced_while_it_is_used(one: Upstream, two: Upstream) -> None:
     async with proxying([one]) as place:
         meta = Meta(await place.memory())

@@ -174,6 +174,12 @@ def test_other_names_are_taken(name: str, read: Read) -> None:
     assert list(read({"mcpServers": {name: GOOD}}).servers) == [name]
 
 
+def test_a_name_too_much_like_an_earlier_one_is_left_out_with_its_line(read: Read) -> None:
+    config = read('{"mcpServers": {"a-b": {"command": "x"},\n "a_b": {"command": "x"}}}')
+    assert list(config.servers) == ["a-b"]
+    assert lines(config) == [(2, "a_b")]
+
+
 @pytest.mark.parametrize(("disabled", "is_taken"), [(True, False), (False, True), (None, True)])
 def test_a_disabled_server_is_left_out_without_a_word(disabled: Any, is_taken: bool, read: Read) -> None:
     config = read({"mcpServers": {"a": {**GOOD, "disabled": disabled}}})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.proxy.naming import Naming
+from coatcheck.errors import InvalidArgument
+from coatcheck.proxy.naming import Naming, check_prefix
 
 SERVERS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,11}", fullmatch=True)
 SEVERAL = st.lists(SERVERS, min_size=1, max_size=5, unique=True)
@@ -53,13 +56,22 @@ def test_the_scheme_of_a_shown_uri_is_one(server: str, scheme: str) -> None:
     assert shown == shown.lower()  # which is what many make of it on the way
 
 
-@pytest.mark.xfail(strict=True, reason="they have one prefix between them")
-@pytest.mark.parametrize("servers", [("a-b", "a_b"), ("a", "A"), ("s1a", "1a"), ("a", "a-"), ("a.", "a")])
-def test_servers_with_similar_names_have_uris_of_their_own(servers: tuple[str, str]) -> None:
-    naming = Naming()
-    assert [naming.find_uri(naming.uri(server, "x://1"), servers) for server in servers] == [
-        (server, "x://1") for server in servers
-    ]
+@pytest.mark.parametrize("names", [("a-b", "a_b"), ("a", "A"), ("s1a", "1a"), ("a", "a-"), ("a.", "a")])
+def test_a_server_whose_resources_would_look_like_anothers_is_refused(names: tuple[str, str]) -> None:
+    known, new = names
+    with pytest.raises(InvalidArgument, match=f"'{new}' is too much like '{known}'"):
+        check_prefix(new, ["other", known])
+    check_prefix(known, ["other", known])
+
+
+@given(SEVERAL)
+def test_servers_that_are_not_refused_have_uris_of_their_own(names: list[str]) -> None:
+    taken: list[str] = []
+    for name in names:
+        with suppress(InvalidArgument):
+            check_prefix(name, taken)
+            taken.append(name)
+    assert [Naming().find_uri(Naming().uri(name, "x://1"), taken) for name in taken] == [(n, "x://1") for n in taken]
 
 
 @given(st.data())

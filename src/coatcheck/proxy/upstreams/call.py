@@ -13,7 +13,7 @@ from coatcheck.client.handle import TaskHandle
 from coatcheck.client.wire import Json, Params
 from coatcheck.dialects.seen import Snapshot
 from coatcheck.dialects.words import INVALID_PARAMS
-from coatcheck.errors import CoatcheckError, TaskLost, ToolFailed
+from coatcheck.errors import CannotConnect, CoatcheckError, Interrupted, TaskLost, ToolFailed
 from coatcheck.proxy.failures import as_mcp_error, state_unknown
 from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.upstreams.upstream import Upstream
@@ -73,9 +73,12 @@ class UpstreamCall:
     def start(self) -> None:
         self._run(self._start())
 
-    def repeat(self) -> None:
-        """Make a call again that may have been made before, if the upstream can tell; otherwise it is `Interrupted`."""
-        self._run(self._repeat())
+    def repeat(self, *, is_worth_waiting: bool) -> None:
+        """Make a call again that may have been made before, if the upstream can tell; otherwise its state is unknown.
+
+        `is_worth_waiting`: the upstream could tell when the call was made, so one that is gone is waited for.
+        """
+        self._run(self._repeat(is_worth_waiting))
 
     def adopt(self, task_id: str) -> None:
         """Go on with a task that the upstream has."""
@@ -92,6 +95,12 @@ class UpstreamCall:
     def task_id(self) -> str | None:
         """The upstream's task, if it is one."""
         return self._handle.id if self._handle and self._handle.is_task else None
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether the upstream could tell a repeat from another call, also over another connection."""
+        connection = self.upstream.link.connection
+        return connection is not None and connection.takes_keys and not connection.keys_end_with_session
 
     @property
     def is_asking(self) -> bool:
@@ -161,8 +170,11 @@ class UpstreamCall:
         await self.upstream.connect()
         return await self.upstream.desk.start(self._call, _as_it_is)
 
-    async def _repeat(self) -> TaskHandle[Json]:
-        await self.upstream.connect()
+    async def _repeat(self, is_worth_waiting: bool) -> TaskHandle[Json]:
+        try:
+            await (self.upstream.link.open() if is_worth_waiting else self.upstream.connect())
+        except CannotConnect as error:
+            raise Interrupted(self.tool, f"the proxy that called it has ended, and {error}") from error
         return await self.upstream.desk.repeat(self._call, _as_it_is)
 
     async def _adopt(self, task_id: str) -> TaskHandle[Json]:

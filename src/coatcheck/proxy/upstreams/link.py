@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from coatcheck.client.connection import Connection, ConnectionLost
 from coatcheck.client.link import Link
-from coatcheck.errors import CannotConnect
+from coatcheck.errors import CannotConnect, NotAuthorized
 from coatcheck.proxy.upstreams.backoff import Backoff
 
 logger = logging.getLogger("coatcheck")
@@ -78,9 +78,14 @@ class SupervisedLink(Link):
         Raises:
             CannotConnect: It is not tried any longer.
         """
-        while self.state is State.RECONNECTING:
-            await self._changed.wait()
-        return await self.ready()
+        while True:
+            while self.state is State.RECONNECTING:
+                await self._changed.wait()
+            try:
+                return await self.ready()
+            except CannotConnect:
+                if self.state is not State.RECONNECTING:
+                    raise
 
     async def run(
         self,
@@ -184,7 +189,10 @@ class SupervisedLink(Link):
             connection = await self._kept() or await self._new()
         except CannotConnect as error:
             self.error = str(error)
-            if not is_coming_back:
+            if isinstance(error, NotAuthorized):
+                self._stop_coming_back()
+                self._become(State.ERROR)
+            elif not is_coming_back:
                 self._come_back()
             raise
         self.attempt, self.error = 0, ""
