@@ -89,6 +89,8 @@ def proxy(
 
         coatcheck proxy --config mcp.json --tools
     """
+    if not path.startswith("/"):
+        raise InvalidArgument(f"The path must begin with a slash; write --path /{path}.")
     configure_logs(log_format, log_level)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it shows whole URLs, secrets and all
     found = _read(config, no_prefix=no_prefix)

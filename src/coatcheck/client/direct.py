@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -16,6 +18,8 @@ from coatcheck.client.http import Trouble, trouble_of
 from coatcheck.client.lean_http import Broken, LeanHTTP, Reply
 from coatcheck.client.wire import QUESTIONS, Json, Listener
 
+logger = logging.getLogger("coatcheck")
+_LATEST_SECONDS = 1.0
 _NOWHERE = (301, 302, 303, 307, 308)
 
 
@@ -66,11 +70,11 @@ class Direct:
         """Hear what comes before the answer, and return that."""
         try:
             async for data in reply.events():
-                message: Any = msgspec.json.decode(data) if data.strip() else None
-                if not isinstance(message, dict):
+                if (said := _object(data)) is None:
                     continue
-                said = cast("Json", message)
                 if said.get("id") == request_id and "method" not in said:
+                    # Most servers end the stream right away, and the connection can be used again.
+                    asyncio.get_running_loop().call_later(_LATEST_SECONDS, reply.drop)
                     return _read(said)
                 self._heard(said, headers, about)
         except asyncio.CancelledError:
@@ -80,15 +84,19 @@ class Direct:
 
     def _heard(self, message: Json, headers: Mapping[str, str], about: str | None) -> None:
         method: Any = message.get("method")
-        params: Json = message.get("params") or {}
+        given: Any = message.get("params")
+        params = cast("Json", given) if isinstance(given, dict) else {}
         if not isinstance(method, str):
             return
         if "id" in message:
-            asked = message["id"]
+            asked: Any = message["id"]
+            if not isinstance(asked, str | int):
+                return
             answering = self._answering[asked] = self._run(self._answer(asked, method, params, headers, about))
             answering.add_done_callback(lambda _: self._answering.pop(asked, None))
         elif method == "notifications/cancelled":
-            if answering := self._answering.get(params.get("requestId")):
+            cancelled: Any = params.get("requestId")
+            if isinstance(cancelled, str | int) and (answering := self._answering.get(cancelled)):
                 answering.cancel()
         else:
             self._listener.notified(method, params)
@@ -105,6 +113,9 @@ class Direct:
                 answer = {"error": {"code": METHOD_NOT_FOUND, "message": "Method not found"}}
         except MCPError as error:
             answer = {"error": error.error.model_dump(mode="json", exclude_none=True)}
+        except Exception:
+            logger.exception("A question of a server could not be answered")
+            answer = {"error": {"code": INTERNAL_ERROR, "message": "Internal error"}}
         await self._post({"jsonrpc": "2.0", "id": request_id, **answer}, headers)
 
     async def _tell(self, method: str, params: Json, headers: Mapping[str, str]) -> None:
@@ -127,13 +138,22 @@ def _result(reply: Reply) -> Json:
         raise Failed(Trouble(f"HTTP {reply.status}", was_sent=False, status=reply.status))
     if reply.status >= 400 and (trouble := trouble_of(reply.status, "", reply.body)):
         raise Failed(trouble)
-    try:
-        message: Any = msgspec.json.decode(reply.body)
-    except msgspec.MsgspecError as error:
-        raise Failed(Trouble(f"HTTP {reply.status} with something that is no answer", status=reply.status)) from error
-    if not isinstance(message, dict):
+    message = _object(reply.body)
+    if message is None:
         raise Failed(Trouble(f"HTTP {reply.status} with something that is no answer", status=reply.status))
-    return _read(cast("Json", message))
+    return _read(message)
+
+
+def _object(data: bytes) -> Json | None:
+    """Read a JSON object; None: it is none. The standard library reads what some servers write, as half a letter."""
+    try:
+        read: Any = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        try:
+            read = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+    return cast("Json", read) if isinstance(read, dict) else None
 
 
 def _read(message: Json) -> Json:

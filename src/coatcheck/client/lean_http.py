@@ -203,6 +203,8 @@ class _Line(asyncio.Protocol):
         return self._answer
 
     def drop(self) -> None:
+        self.is_open = False
+        self._pool.forget(self)
         if self._transport:
             self._transport.abort()
 
@@ -240,6 +242,8 @@ class _Line(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._reply is None:  # nobody asked
             self.drop()
+        else:
+            self._reply.headers.clear()  # those of a hint that came before
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._reply:
@@ -261,7 +265,6 @@ class _Line(asyncio.Protocol):
         if self._reply is None:
             return
         if self._reply.status < 200:  # there is more to come
-            self._reply.headers.clear()
             return
         self._reply.end()
         self._resolve()

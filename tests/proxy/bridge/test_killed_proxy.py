@@ -31,7 +31,6 @@ OVER_STDIO: tuple[tuple[Kind, str], ...] = (
 """Each of these starts two processes."""
 UPSTREAMS = ("plain", "bound", "older", "newer")
 KEPT = ("older", "newer")
-not_yet_away = pytest.mark.xfail(strict=True, reason="a link that was never connected does not wait for its server")
 not_yet_rounds = pytest.mark.xfail(strict=True, reason="what seals rounds ends with the process")
 
 
@@ -91,7 +90,6 @@ async def test_a_client_that_waits_meanwhile_gets_the_result(name: str, mortals:
         await _check("2026", name, scene, collecting)
 
 
-@not_yet_away
 @pytest.mark.parametrize("name", KEPT)
 async def test_a_proxy_that_is_back_before_its_server_waits_for_it(name: str, mortals: Mortals, scene: Scene) -> None:
     server = mortals.server(name)
@@ -112,7 +110,6 @@ async def test_a_proxy_that_is_back_before_its_server_waits_for_it(name: str, mo
     assert scene.traces(ENDED) == [after]
 
 
-@not_yet_away
 async def test_what_may_have_been_done_is_unknown_also_if_the_server_is_not_there(
     mortals: Mortals, scene: Scene
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,11 +35,16 @@ def by_command(folder: Path) -> Sequence[str]:
 
 
 @contextmanager
-def unprefixed(server: str, folder: Path) -> Generator[Sequence[str]]:
-    """Give the URL of a proxy in front of one server, whose names it keeps."""
-    config = _write(folder, {server: command(server, "stdio")})
+def unprefixed(server: Sequence[str], folder: Path) -> Generator[Sequence[str]]:
+    """Give the URL of a proxy in front of the one server of a command, whose names it keeps."""
+    config = _write(folder, {"only": server})
     with running("coatcheck", *_proxy(config, folder), "--no-prefix", "--http", "127.0.0.1:0") as url:
         yield [url]
+
+
+def recorded(server: Sequence[str], record: Path) -> Sequence[str]:
+    """Return the command of a server of which is written down what it is told."""
+    return ["sh", "-c", f"tee {shlex.quote(str(record))} | {shlex.join(server)}"]
 
 
 def _processes(folder: Path) -> Mapping[str, Target]:

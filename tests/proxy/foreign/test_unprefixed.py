@@ -21,7 +21,7 @@ OURS = {"get_task", "wait_task", "answer_task", "cancel_task", "list_tasks"}
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Puppet]:
     folder = tmp_path_factory.mktemp("unprefixed")
-    with unprefixed("everything", folder) as target, playing(KIND, folder, target) as puppet:
+    with unprefixed(command("everything", "stdio"), folder) as target, playing(KIND, folder, target) as puppet:
         yield puppet
 
 

@@ -20,7 +20,7 @@ from tests.v2025.wire import ASKABLE, VERSION, OverHTTP, Place
 
 pytestmark = pytest.mark.anyio
 
-RUNS = 60
+RUNS = 48
 
 
 async def _schema(meta: Meta, tool: str) -> dict[str, Any]:

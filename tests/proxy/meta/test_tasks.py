@@ -267,7 +267,7 @@ async def test_p_045_requests_and_events_have_ids_in_order_and_tasks_have_ids_no
     assert not any(len(task) == 26 for task in tasks)
 
 
-@pytest.mark.parametrize("task_id", ["", "none", "x" * 5000, "../../etc", "\0", "ü"])
-async def test_p_053_an_id_of_no_task_is_refused_whatever_it_is(meta: Meta, task_id: str) -> None:
-    for tool in ("get_task", "get_task_result", "cancel_task"):
-        assert (await meta.use(tool, task_id=task_id)).error["code"] == "TOOL_ERR_TASK_NOT_FOUND"
+async def test_p_053_an_id_of_no_task_is_refused_whatever_it_is(meta: Meta) -> None:
+    for task_id in ("", "none", "x" * 5000, "../../etc", "\0", "ü"):
+        for tool in ("get_task", "get_task_result", "cancel_task"):
+            assert (await meta.use(tool, task_id=task_id)).error["code"] == "TOOL_ERR_TASK_NOT_FOUND"

@@ -79,12 +79,12 @@ class SupervisedLink(Link):
             CannotConnect: It is not tried any longer.
         """
         while True:
-            while self.state is State.RECONNECTING:
+            while self._is_coming_back():
                 await self._changed.wait()
             try:
                 return await self.ready()
             except CannotConnect:
-                if self.state is not State.RECONNECTING:
+                if not self._is_coming_back():
                     raise
 
     async def run(
@@ -132,6 +132,9 @@ class SupervisedLink(Link):
         connection = self._connection
         if connection and connection.is_broken and not self._is_closed:
             self._lost(connection, "the connection was closed", is_final=True)
+
+    def _is_coming_back(self) -> bool:
+        return self.state is State.RECONNECTING
 
     def _usable(self) -> Connection | None:
         connection = self._connection

@@ -1,0 +1,281 @@
+"""Whichever way a call goes, its answer is the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from mcp_types import CLIENT_CAPABILITIES_META_KEY
+
+from tests.proxy.quick.callers import Answer, Caller, Headers
+from tests.proxy.quick.conftest import LongWay, Meet
+from tests.proxy.upstreams.puppet import NEWER, OLDER, Exchange, Json, Puppet, Refusal, text
+
+pytestmark = pytest.mark.anyio
+
+RESULTS: dict[str, Json] = {
+    "text": text("a\u2028ü\x00😀"),
+    "nothing": {"content": []},
+    "an error": {"content": [{"type": "text", "text": "No"}], "isError": True},
+    "no error": {"content": [], "isError": False},
+    "structured": {"content": [], "structuredContent": {"a": [1, 2.5, None, {"b": "c"}], "": {}, "ü": True}},
+    "numbers": {"content": [], "structuredContent": {"a": [2**53 + 1, -(2**63), 2**64, 10**40, 1e300, 0.1, 1.0, -0.0]}},
+    "meta": {"content": [], "_meta": {"example.com/mark": {"deep": [1, None]}, "progressToken": "mine"}},
+    "empty meta": {"content": [], "_meta": {}},
+    "who it is": {"content": [], "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "puppet", "version": "1"}}},
+    "unknown fields": {"content": [{"type": "text", "text": "a", "example": 1}], "example.com/new": [1], "n": None},
+    "contents": {
+        "content": [
+            {"type": "text", "text": "a", "annotations": {"priority": 0.5, "audience": ["user"]}, "_meta": {"a": 1}},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "mem://one", "text": "one"}},
+            {"type": "resource_link", "uri": "mem://two", "name": "two"},
+        ]
+    },
+}
+ODD: dict[str, Json] = {
+    "no content": {},
+    "content that is none": {"content": "a"},
+    "content nobody knows": {"content": [{"type": "smell", "of": "roses"}]},
+    "meta that is none": {"content": [], "_meta": [1]},
+    "meta that is null": {"content": [], "_meta": None},
+    "structure that is none": {"content": [], "structuredContent": 1},
+    "an error that is none": {"content": [], "isError": "yes"},
+    "of another kind": {"content": [], "resultType": "example.com/other"},
+}
+ERRORS: dict[str, Json] = {
+    "plain": {"code": -32050, "message": "It is refused"},
+    "with data": {"code": -32050, "message": "It is refused", "data": {"why": [1, None, "ü"]}},
+    "of the protocol": {"code": -32602, "message": "Invalid params", "data": "a"},
+    "unknown method": {"code": -32601, "message": "Method not found"},
+    "about sessions": {"code": -32600, "message": "Session not found"},
+    "that looks like ours": {"code": -32000, "message": "Connection closed"},
+}
+
+
+def says_what_it_is_told(puppet: Puppet) -> None:
+    async def say(exchange: Exchange) -> Json:
+        what = exchange.arguments["what"]
+        if what in ERRORS:
+            raise Refusal(ERRORS[what])
+        return {**RESULTS, **ODD}[what]
+
+    puppet.tools["say"] = say
+
+
+async def test_a_result_is_the_same_on_both_ways(puppet: Puppet, version: str, meet: Meet, long_way: LongWay) -> None:
+    says_what_it_is_told(puppet)
+    caller = await meet(version)
+    for what in RESULTS:
+        short = await caller.call("say", what=what)
+        assert long_way.calls == 0, what
+        long = await caller.call("say", is_long=True, what=what)
+        assert (long_way.calls, len(puppet.of("tools/call"))) == (1, 2)
+        assert (short.status, json.dumps(short.said)) == (long.status, json.dumps(long.said)), what
+        puppet.sent.clear()
+        long_way.calls = 0
+
+
+@pytest.mark.parametrize("what", ODD)
+async def test_an_odd_result_is_the_same_on_both_ways(what: str, puppet: Puppet, version: str, meet: Meet) -> None:
+    says_what_it_is_told(puppet)
+    caller = await meet(version)
+    short, long = await caller.call("say", what=what), await caller.call("say", is_long=True, what=what)
+    assert (short.status, short.said) == (long.status, long.said)
+    assert len(puppet.of("tools/call")) == 2
+
+
+async def test_an_error_is_the_same_on_both_ways(puppet: Puppet, version: str, meet: Meet) -> None:
+    says_what_it_is_told(puppet)
+    caller = await meet(version)
+    for what in ERRORS:
+        short, long = await caller.call("say", what=what), await caller.call("say", is_long=True, what=what)
+        assert (short.status, short.headers, short.said) == (long.status, long.headers, long.said), what
+        assert short.said["error"] == ERRORS[what]
+    assert len(puppet.of("tools/call")) == 2 * len(ERRORS)
+
+
+async def test_the_server_is_sent_the_same_on_both_ways(puppet: Puppet, version: str, meet: Meet) -> None:
+    caller = await meet(version)
+    arguments: Json = {"word": "ü\x00", "numbers": [2**53 + 1, 2**64, 1.0, 1e300], "deep": {"": [None, True]}}
+    for is_long in (False, True):
+        await caller.call("echo", is_long=is_long, **arguments)
+    short, long = puppet.of("tools/call")
+    assert (short.session, short.params["arguments"]) == (long.session, long.params["arguments"])
+    assert short.params["arguments"] == arguments
+    assert set(short.params) == set(long.params)
+    assert without_names(short.params["_meta"]) == without_names(long.params["_meta"])
+
+
+def without_names(meta: Json) -> Json:
+    """Return it without what is another in each call."""
+    return {name: type(value) if "oken" in name or "dempotency" in name else value for name, value in meta.items()}
+
+
+async def test_what_a_caller_says_of_the_call_is_passed_on(puppet: Puppet, meet: Meet, long_way: LongWay) -> None:
+    caller = await meet(NEWER)
+    said = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "example.com/a": [1]}
+    message = caller.message("tools/call", {"name": "up__echo", "arguments": {"word": "a"}, "_meta": said})
+    await caller.post(message)
+    assert long_way.calls == 0
+    await caller.post(message, {"mcp-param-any": "thing"})
+    short, long = puppet.of("tools/call")
+    assert said.items() <= short.params["_meta"].items()
+    assert without_names(short.params["_meta"]) == without_names(long.params["_meta"])
+
+
+IDS: list[Any] = [0, -1, 2**53, 2**70, "", "ü", "a" * 1000, 1.0, 1.5, True, None, [], {}]
+
+
+@pytest.mark.parametrize("number", IDS, ids=repr)
+async def test_an_id_is_given_back_or_refused_as_ever(number: Any, puppet: Puppet, version: str, meet: Meet) -> None:
+    caller = await meet(version)
+    short, long = await twins(caller, {"id": number})
+    assert (short.status, short.body if not long.is_stream else short.messages) == (
+        long.status,
+        long.body if not long.is_stream else long.messages,
+    )
+
+
+async def twins(caller: Caller, message: Json, headers: Headers | None = None) -> tuple[Answer, Answer]:
+    """Send the same call both ways, with something changed about it."""
+    call = {"name": "up__echo", "arguments": {"word": "a"}}
+    whole = {**caller.message("tools/call", call), **message}
+    short = await caller.post(whole, headers)
+    if caller.is_modern:
+        return short, await caller.post(whole, {"mcp-param-any": "thing", **(headers or {})})
+    params = whole.get("params")
+    longer: Json = {"params": {**params, "_meta": {}}} if isinstance(params, dict) else {}
+    return short, await caller.post({**whole, **longer}, headers)
+
+
+HEADERS: list[Headers] = [
+    {"host": "evil.example"},
+    {"host": None},
+    {"origin": "http://evil.example"},
+    {"accept": "text/html"},
+    {"accept": "application/json"},
+    {"accept": None},
+    {"content-type": "text/plain"},
+    {"content-type": None},
+    {"mcp-protocol-version": "1999-01-01"},
+    {"mcp-protocol-version": None},
+    {"mcp-method": "tools/list"},
+    {"mcp-method": None},
+    {"mcp-name": "up__other"},
+    {"mcp-name": None},
+    {"mcp-name": "up__ech\u00f6"},
+    {"content-length": "7"},
+]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=repr)
+async def test_headers_are_judged_alike_on_both_ways(
+    headers: Headers, puppet: Puppet, version: str, meet: Meet
+) -> None:
+    caller = await meet(version)
+    short, long = await twins(caller, {}, headers)
+    assert (short.status, short.said if short.body else b"") == (long.status, long.said if long.body else b"")
+    assert len(puppet.of("tools/call")) == (2 if short.status == 200 else 0)
+
+
+BODIES: list[Json] = [
+    {"jsonrpc": "1.0"},
+    {"jsonrpc": None},
+    {"method": "tools/list"},
+    {"method": 1},
+    {"params": None},
+    {"params": []},
+    {"params": {"name": "up__echo"}},
+    {"more": 1},
+]
+PARAMS: list[Json] = [
+    {"arguments": None},
+    {"arguments": []},
+    {"arguments": {"word": 1}},
+    {"name": "up__unknown"},
+    {"name": "down__echo"},
+    {"name": 1},
+    {"task": {"ttl": 1000}},
+    {"inputResponses": {}},
+    {"requestState": "a"},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("change", [*BODIES, *({"params": each} for each in PARAMS)], ids=repr)
+async def test_bodies_are_judged_alike_on_both_ways(change: Json, puppet: Puppet, version: str, meet: Meet) -> None:
+    caller = await meet(version)
+    params: Any = change.get("params")
+    if isinstance(params, dict):
+        call: Json = {"name": "up__echo", "arguments": {"word": "a"}, **params}
+        change = {"params": caller.message("tools/call", call)["params"]}
+    short, long = await twins(caller, change)
+    assert short.status == long.status
+    if "taskId" not in short.body.decode():
+        assert short.said == long.said
+
+
+ENVELOPES: list[Json] = [
+    {CLIENT_CAPABILITIES_META_KEY: []},
+    {CLIENT_CAPABILITIES_META_KEY: None},
+    {"io.modelcontextprotocol/protocolVersion": OLDER},
+    {"io.modelcontextprotocol/clientInfo": "me"},
+    {"io.modelcontextprotocol/logLevel": "debug"},
+    {"progressToken": []},
+]
+
+
+@pytest.mark.parametrize("change", ENVELOPES, ids=repr)
+async def test_envelopes_are_judged_alike_on_both_ways(change: Json, meet: Meet) -> None:
+    caller = await meet(NEWER)
+    message = caller.message("tools/call", {"name": "up__echo", "arguments": {"word": "a"}})
+    params = {**message["params"], "_meta": {**message["params"]["_meta"], **change}}
+    short, long = await twins(caller, {"params": params})
+    assert (short.status, short.said) == (long.status, long.said)
+
+
+RAW = [
+    b"",
+    b"{",
+    b"[]",
+    b"1",
+    b'"tools/call"',
+    b"null",
+    b"[%b]",
+    b"%b%b",
+    b"\xef\xbb\xbf%b",
+    b'{"a":"\xff","b":%b}',
+    b" %b\n",
+]
+
+
+@pytest.mark.parametrize("raw", RAW)
+async def test_what_is_no_request_is_refused_as_ever(raw: bytes, puppet: Puppet, version: str, meet: Meet) -> None:
+    caller = await meet(version)
+    message = caller.message("tools/call", {"name": "up__echo", "arguments": {"word": "a"}})
+    body = raw.replace(b"%b", json.dumps(message).encode())
+    headers = {"mcp-name": "up__echo"} if caller.is_modern else {}
+    short, long = await caller.post(body, headers), await caller.post(body, {**headers, "mcp-param-any": "a"})
+    assert (short.status, short.said if short.body else b"") == (long.status, long.said if long.body else b"")
+    assert len(puppet.of("tools/call")) == (2 if raw == b" %b\n" else 0)
+
+
+@pytest.mark.parametrize("size", [4_000, 65_000, 70_000, 5_000_000])
+async def test_a_large_body_is_answered_or_refused_as_ever(
+    size: int, puppet: Puppet, version: str, meet: Meet, long_way: LongWay
+) -> None:
+    caller = await meet(version)
+    short, long = await caller.call("echo", word="a" * size), await caller.call("echo", is_long=True, word="a" * size)
+    assert (short.status, short.said) == (long.status, long.said)
+    assert len(puppet.of("tools/call")) == (2 if short.status == 200 else 0)
+
+
+async def test_a_number_of_too_many_digits_is_refused_as_ever(puppet: Puppet, version: str, meet: Meet) -> None:
+    caller = await meet(version)
+    message = json.dumps(caller.message("tools/call", {"name": "up__echo", "arguments": {"word": "a", "n": 1234567}}))
+    body = message.replace("1234567", "9" * 5000).encode()
+    headers = {"mcp-name": "up__echo"} if caller.is_modern else {}
+    answer = await caller.post(body, headers)
+    assert (answer.status, len(puppet.of("tools/call"))) == (400, 0)
