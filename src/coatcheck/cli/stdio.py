@@ -45,6 +45,6 @@ async def _serve(server: MCPServer[Any]) -> None:
     serving.cancel()
     tasks = tasks_of(server)
     while tasks and tasks.is_running and not serving.done():
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.wait((serving,), timeout=_LOOK_SECONDS)
     await asyncio.wait((serving,), timeout=_LAST_SECONDS)
     _leave()

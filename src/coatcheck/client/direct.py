@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 from mcp.shared.exceptions import MCPError
@@ -150,10 +150,14 @@ def _object(data: bytes) -> Json | None:
         read: Any = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         try:
-            read = json.loads(data)
+            read = json.loads(data, parse_constant=_no_number)
         except (ValueError, RecursionError):
             return None
     return cast("Json", read) if isinstance(read, dict) else None
+
+
+def _no_number(said: str) -> NoReturn:
+    raise ValueError(f"{said} is no number in JSON")
 
 
 def _read(message: Json) -> Json:

@@ -254,7 +254,7 @@ class _Line(asyncio.Protocol):
             return
         reply.status = self._parser.get_status_code()
         reply.is_stream = reply.headers.get("content-type", "").lower().startswith("text/event-stream")
-        if reply.is_stream and reply.status < 300:
+        if reply.is_stream and 200 <= reply.status < 300:
             self._resolve()
 
     def on_body(self, data: bytes) -> None:

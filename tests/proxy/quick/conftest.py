@@ -54,14 +54,13 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> LongWay:
     return seen
 
 
-@pytest.fixture(params=GENERATIONS, ids=["server-2025", "server-2026"])
+both_servers = pytest.mark.parametrize("puppet", GENERATIONS, ids=["server-2025", "server-2026"], indirect=True)
+
+
+@pytest.fixture
 def puppet(request: pytest.FixtureRequest) -> Puppet:
-    """A server of either generation; `slow` takes until it is told to go on."""
-    return make_puppet(request.param)
-
-
-def make_puppet(*versions: str) -> Puppet:
-    puppet = Puppet(versions, logging={})
+    """A server of the generation a test wants."""
+    puppet = Puppet((getattr(request, "param", NEWER),), logging={})
 
     async def echo(exchange: Exchange) -> Json:
         return text(exchange.arguments["word"])

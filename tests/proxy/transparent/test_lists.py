@@ -97,7 +97,11 @@ async def test_without_prefixes_names_are_as_they_were(method: str, bench: Bench
 @methods
 async def test_a_list_of_several_pages_is_read_to_its_end(method: str, bench: Bench, puppet: Puppet) -> None:
     word, field, expected = LISTS[method]
-    pages: Json = {None: (["a", "b"], "second"), "second": ([], "third"), "third": (["c"], None)}
+    pages: dict[str | None, tuple[list[str], str | None]] = {
+        None: (["a", "b"], "second"),
+        "second": ([], "third"),
+        "third": (["c"], None),
+    }
 
     async def page(exchange: Exchange) -> Json:
         names, following = pages[exchange.params.get("cursor")]

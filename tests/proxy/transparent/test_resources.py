@@ -211,11 +211,12 @@ async def test_a_server_that_is_not_there_is_named(
     host = await bench.serve("up", puppet)
     await host.stop()
     async with connect(bench.proxy(), version) as peer:
-        for method, params in (
-            ("resources/read", {"uri": "up+mem://one"}),
-            ("prompts/get", {"name": "up__greet"}),
-            ("tools/call", {"name": "up__echo", "arguments": {}}),
-        ):
+        asking: dict[str, Json] = {
+            "resources/read": {"uri": "up+mem://one"},
+            "prompts/get": {"name": "up__greet"},
+            "tools/call": {"name": "up__echo", "arguments": {}},
+        }
+        for method, params in asking.items():
             error = await peer.error(method, params)
             assert error["code"] == -32091
             assert "'up' cannot be reached" in error["message"]

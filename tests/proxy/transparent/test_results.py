@@ -74,10 +74,10 @@ async def test_an_error_is_told_word_for_word(gateway: Gateway, puppet: Puppet, 
 async def test_what_a_caller_says_beside_the_arguments_is_passed_on(
     gateway: Gateway, puppet: Puppet, version: str, connect: Connect
 ) -> None:
+    said = {"example.com/trace": {"a": [1]}, "traceparent": "00-1-2-03"}
+    arguments = {"word": "a", "deep": [None, {"b": 2.5}]}
     async with connect(gateway, version) as peer:
-        said = {"example.com/trace": {"a": [1]}, "traceparent": "00-1-2-03"}
         for _ in range(2):
-            arguments = {"word": "a", "deep": [None, {"b": 2.5}]}
             await peer.result("tools/call", {"name": "up__echo", "arguments": arguments, "_meta": said})
     for sent in puppet.of("tools/call"):
         assert said.items() <= sent.params["_meta"].items()
