@@ -81,7 +81,7 @@ class ProxyParts(Parts):
             idle_seconds=proxy.idle.total_seconds(),
         )
         work = Work(lambda: self.runtime.running, self._session)
-        self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy)
+        self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy, self._info)
         self.counter = Counter(self.tasking, self.servers, proxy)
         self.requests = Requests(self.sessions, self.servers, naming, self._info)
         self._calls = Calls(self.tasking)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import msgspec
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
@@ -12,6 +13,7 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
     CallToolRequestParams,
 )
 from msgspec import structs
@@ -66,13 +68,26 @@ class Incoming:
 
 class Tasking:
     def __init__(
-        self, parts: Parts, sessions: Sessions, servers: Servers, naming: Naming, work: Work, policy: TaskPolicy
+        self,
+        parts: Parts,
+        sessions: Sessions,
+        servers: Servers,
+        naming: Naming,
+        work: Work,
+        policy: TaskPolicy,
+        info: Callable[[], Json],
     ) -> None:
+        """`info`: what the proxy says of itself."""
         self._parts, self.sessions, self._servers, self.naming = parts, sessions, servers, naming
         self._work, self.policy = work, policy
+        self._info = info
         self._known: set[str] = set()
         self.older: dict[str, Session] = {}
         """Sessions of clients before 2026-07-28 over HTTP, by the ids they have there."""
+
+    @cached_property
+    def _own_info(self) -> Json:
+        return self._info()
 
     @property
     def running(self) -> Running:
@@ -91,6 +106,19 @@ class Tasking:
             if len(self.older) >= _MOST_OLDER:
                 self.older.clear()
             self.older[http_session] = session
+
+    def framed(self, result: Json, version: str) -> Json:
+        """Return a result in the words of a generation of the protocol, as the SDK would."""
+        if version not in MODERN:
+            return result
+        meta: Any = result.get("_meta")
+        if meta is not None and not isinstance(meta, dict):
+            return {"resultType": "complete", **result}
+        return {
+            "resultType": "complete",
+            **result,
+            "_meta": {**cast("Json", meta or {}), SERVER_INFO_META_KEY: self._own_info},
+        }
 
     def find(self, name: str) -> tuple[str, str] | None:
         """Return the server and the tool that are shown under a name."""

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 from starlette.types import ASGIApp, Message
@@ -56,8 +56,8 @@ class Posted:
     def __init__(self, app: ASGIApp, verb: str, headers: Mapping[str, str], *parts: bytes) -> None:
         self.answer = Answer()
         self._received: asyncio.Queue[Message] = asyncio.Queue()
-        for part in parts:
-            self.send(part)
+        for number, part in enumerate(parts, 1):
+            self.send(part, more=number < len(parts))
         self.serving = asyncio.ensure_future(app(scope(verb, "/mcp", headers), self._received.get, self._sent))
 
     def send(self, body: bytes, *, more: bool = False) -> None:
@@ -130,25 +130,30 @@ class Caller:
                 given["mcp-name"] = name
         return given
 
-    def begin(self, body: Json | bytes | None, headers: Headers | None = None) -> Posted:
-        """Post something. `headers`: what to say otherwise; None, what not to say."""
-        message: Json = body if isinstance(body, dict) else {}
-        params: Json = message.get("params") or {}
-        said = {**self.headers(message.get("method", "tools/call"), params.get("name") or params.get("taskId"))}
-        kept = {name: value for name, value in {**said, **(headers or {})}.items() if value is not None}
-        parts = () if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode(),)
-        return Posted(self.app, "POST", kept, *parts)
+    def begin(self, body: Json | bytes, headers: Headers | None = None, *, is_long: bool = False) -> Posted:
+        """Post something. `headers`: what to say otherwise; None, what not to say.
 
-    async def post(self, body: Json | bytes, headers: Headers | None = None) -> Answer:
-        return await self.begin(body, headers).ended()
+        `is_long`: with something about it that is left to the SDK, but means nothing to it.
+        """
+        message: Json = body if isinstance(body, dict) else {}
+        params: Any = message.get("params")
+        name = cast("Json", params).get("name", cast("Json", params).get("taskId")) if isinstance(params, dict) else None
+        method = message.get("method", "tools/call")
+        said: Headers = {**self.headers(f"{method}", None if name is None else f"{name}"), **(headers or {})}
+        if is_long and self.is_modern:
+            said = {**said, "mcp-param-any": "thing"}
+        kept = {name: value for name, value in said.items() if value is not None}
+        written = body if isinstance(body, bytes) else json.dumps(body).encode()
+        is_cut = is_long and not self.is_modern
+        return Posted(self.app, "POST", kept, *((written[:1], written[1:]) if is_cut else (written,)))
+
+    async def post(self, body: Json | bytes, headers: Headers | None = None, *, is_long: bool = False) -> Answer:
+        return await self.begin(body, headers, is_long=is_long).ended()
 
     def begin_call(self, tool: str, *, is_long: bool = False, number: Any = None, **arguments: Any) -> Posted:
-        """Call a tool. `is_long`: with something about it that is left to the SDK."""
+        """Call a tool."""
         params: Json = {"name": f"up__{tool}", "arguments": arguments}
-        if is_long and not self.is_modern:
-            params["_meta"] = {}
-        more = {"mcp-param-any": "thing"} if is_long and self.is_modern else {}
-        return self.begin(self.message("tools/call", params, number), more)
+        return self.begin(self.message("tools/call", params, number), is_long=is_long)
 
     async def call(self, tool: str, *, is_long: bool = False, number: Any = None, **arguments: Any) -> Answer:
         return await self.begin_call(tool, is_long=is_long, number=number, **arguments).ended()

@@ -25,7 +25,6 @@ from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.settings import ProxySettings
 from coatcheck.proxy.tasking import Tasking
-from coatcheck.proxy.transparent.calls import framed
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.server.hook import RequestContext, Verbatim
 from coatcheck.server.waiting.heartbeat import Heartbeat
@@ -128,7 +127,7 @@ class Counter:
         result = refused(ToolRefusal(INVALID_ARGUMENT, text))
         with suppress(ToolRefusal):
             result = with_news(result, await self._caller(ctx))
-        return framed(result, ctx.protocol_version)
+        return self.tasking.framed(result, ctx.protocol_version)
 
     def _served(self, tool: Tool) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(tool)
@@ -138,7 +137,7 @@ class Counter:
             try:
                 caller = await self.caller(ctx)
             except ToolRefusal as error:
-                raise Verbatim(framed(refused(error), version)) from error
+                raise Verbatim(self.tasking.framed(refused(error), version)) from error
             try:
                 with caller.session.used():
                     answer = _written(await tool(*args, **kwargs))
@@ -150,7 +149,7 @@ class Counter:
                 logger.exception("A meta tool failed")
                 answer = Whole(refused(error))
             result = answer.result if answer.is_complete else with_news(answer.result, caller)
-            raise Verbatim(framed(result, version))
+            raise Verbatim(self.tasking.framed(result, version))
 
         return served
 

@@ -67,9 +67,7 @@ class QuickCalls:
             return None
         arguments = {} if given.arguments is UNSET else given.arguments
         result = await quickly(RowCall(upstream, found[1], arguments, meta=client.meta, rounds={}))
-        if result is None:
-            return None
-        return {"resultType": "complete", **result, "_meta": {**(result.get("_meta") or {}), **meta}}
+        return None if result is None else self._tasking.framed(result, VERSION)
 
     def _client_of(self, raw: bytes) -> _Client | None:
         if len(raw) > _MOST_BYTES or any(name in raw for name in _VARYING):

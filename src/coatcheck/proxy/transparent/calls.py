@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
@@ -19,14 +18,14 @@ from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import CallToolRequestParams
 from mcp_types import methods as wire_methods
 
-from coatcheck.client.wire import Json, Params
+from coatcheck.client.wire import Params
 from coatcheck.dialects import v2025, v2026
 from coatcheck.errors import CoatcheckError, QuotaExceeded
 from coatcheck.proxy.quick.handover import take_over
 from coatcheck.proxy.tasking import Incoming, Tasking
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.proxy.work import RowCall
-from coatcheck.server.calls.caller import MODERN, Caller, caller_of
+from coatcheck.server.calls.caller import Caller, caller_of
 from coatcheck.server.calls.calls import wished_ttl
 from coatcheck.server.calls.outcome import outcome
 from coatcheck.server.calls.record import key_of
@@ -82,7 +81,7 @@ class Calls:
             raise
         await said.settle()  # or an answer would overtake what came before it
         if has_ended:
-            return framed(await call.result(), incoming.ctx.protocol_version)
+            return self._tasking.framed(await call.result(), incoming.ctx.protocol_version)
         promote = partial(self._tasking.promote, incoming, call)
         with as_protocol_errors():
             try:
@@ -91,7 +90,7 @@ class Calls:
                 left = max(patience - (loop.time() - began), _LEAST_SECONDS)
                 return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach), left)
             except QuotaExceeded:  # then it is a plain call, however long it takes
-                return framed(await call.result(), incoming.ctx.protocol_version)
+                return self._tasking.framed(await call.result(), incoming.ctx.protocol_version)
 
     async def _as_task(self, incoming: Incoming, caller: Caller) -> HandlerResult:
         """Make a row, whose call is made by the worker: for those who ask for a task, or may repeat the call."""
@@ -167,8 +166,3 @@ async def _check_headers(headers: Mapping[str, str], upstream: Upstream, incomin
 async def _attached(live: Live, task: Task) -> Task:
     live.attach(task)
     return task
-
-
-def framed(result: Json, version: str) -> dict[str, Any]:
-    """Return a result in the words of a generation of the protocol."""
-    return {"resultType": "complete", **result} if version in MODERN else result

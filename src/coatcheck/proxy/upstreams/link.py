@@ -172,7 +172,7 @@ class SupervisedLink(Link):
         while is_planned:
             await asyncio.sleep(self.seconds_to_next_try)
             async with self._opening:
-                if self.state is not State.RECONNECTING:
+                if self.state is not State.RECONNECTING or self._is_closed:
                     return
                 try:
                     await self._reach()
@@ -192,6 +192,8 @@ class SupervisedLink(Link):
             connection = await self._kept() or await self._new()
         except CannotConnect as error:
             self.error = str(error)
+            if self._is_closed:
+                raise
             if isinstance(error, NotAuthorized):
                 self._stop_coming_back()
                 self._become(State.ERROR)
