@@ -155,7 +155,7 @@ HTTP_TROUBLE: list[tuple[str, bytes, bool, bool, bool]] = [
     ("401 Unauthorized", b"", False, True, False),
     ("401 Unauthorized", b'{"error": {"code": -32000, "message": "Who are you?"}}', False, True, False),
     ("403 Forbidden", b"<html>", False, True, False),
-    ("404 Not Found", b'{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Session not found"}}', False, False, False),
+    ("404 Not Found", b'{"error": {"code": -32600, "message": "Session not found"}}', False, False, False),
     ("404 Not Found", b"", False, False, False),
     ("429 Too Many Requests", b"", False, False, True),
     ("502 Bad Gateway", b"<html>", True, False, True),
@@ -247,7 +247,9 @@ async def test_answers_to_calls_at_once_are_not_mixed_up() -> None:
     async with reached(always(make)) as (direct, _, _):
 
         async def ask(number: int) -> None:
-            assert await direct.request("tools/call", {"name": "do", "arguments": {"n": number}}, OLDER) == {"n": number}
+            assert await direct.request("tools/call", {"name": "do", "arguments": {"n": number}}, OLDER) == {
+                "n": number
+            }
 
         await asyncio.gather(*(ask(number) for number in range(50)))
 

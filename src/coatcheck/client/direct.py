@@ -74,7 +74,7 @@ class Direct:
                     continue
                 if said.get("id") == request_id and "method" not in said:
                     # Most servers end the stream right away, and the connection can be used again.
-                    asyncio.get_running_loop().call_later(_LATEST_SECONDS, reply.drop)
+                    reply.leave(_LATEST_SECONDS)
                     return _read(said)
                 self._heard(said, headers, about)
         except asyncio.CancelledError:

@@ -35,6 +35,7 @@ class Reply:
         self.is_complete = self.is_broken = False
         self._chunks: list[bytes] = []
         self._arrived = asyncio.Event()
+        self._leaving: asyncio.TimerHandle | None = None
 
     @property
     def body(self) -> bytes:
@@ -63,8 +64,13 @@ class Reply:
                     yield b"\n".join(data)
                     data = []
 
+    def leave(self, seconds: float) -> None:
+        """Want no more of it; drop it, unless it comes to its end by then, and the connection can be used again."""
+        if not self.is_complete:
+            self._leaving = asyncio.get_running_loop().call_later(seconds, self.drop)
+
     def drop(self) -> None:
-        """Want no more of it."""
+        """Want no more of it, and nothing else of its connection."""
         if not self.is_complete:
             self._line.drop()
 
@@ -74,6 +80,8 @@ class Reply:
 
     def end(self, *, is_broken: bool = False) -> None:
         self.is_complete, self.is_broken = not is_broken, is_broken
+        if self._leaving:
+            self._leaving.cancel()
         self._arrived.set()
 
     async def _chunk(self) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,8 @@ def over_the_wire(folder: Path) -> Generator[Sequence[str]]:
 def by_command(folder: Path) -> Sequence[str]:
     """Give the command of a proxy that speaks stdio, in front of servers that do so."""
     servers = {**_processes(folder), "fastmcp": command("fastmcp", "stdio"), "plain": command("plain_v1", "stdio")}
-    return [sys.executable, "-m", "coatcheck", *_proxy(_write(folder, servers), folder)]
+    own = Path(tempfile.mkdtemp(dir=folder))  # so that no proxy finds what another left
+    return [sys.executable, "-m", "coatcheck", *_proxy(_write(own, servers), own)]
 
 
 @contextmanager

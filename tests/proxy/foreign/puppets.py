@@ -120,7 +120,7 @@ def playing(kind: str, root: Path, target: Sequence[str]) -> Generator[Puppet]:
             yield puppet
         except BaseException as error:
             said.seek(0)
-            error.add_note(f"The client said: {said.read().decode(errors='replace')[-4000:]}")
+            error.add_note(f"The client said: {said.read().decode(errors='replace')}")
             raise
         finally:
             _end(process)

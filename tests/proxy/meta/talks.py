@@ -64,6 +64,7 @@ class Answer:
     @property
     def task_id(self) -> str:
         """The task that a call has become."""
+        assert len(self.own) == 2, self.raw
         return self.own[1]["proxy_task"]["task_id"]
 
     def _awaited(self) -> list[Json]:

@@ -55,6 +55,7 @@ class Posted:
 
     def __init__(self, app: ASGIApp, verb: str, headers: Mapping[str, str], *parts: bytes) -> None:
         self.answer = Answer()
+        self._news = asyncio.Event()
         self._received: asyncio.Queue[Message] = asyncio.Queue()
         for number, part in enumerate(parts, 1):
             self.send(part, more=number < len(parts))
@@ -66,12 +67,18 @@ class Posted:
     def hang_up(self) -> None:
         self._received.put_nowait({"type": "http.disconnect"})
 
+    async def news(self) -> None:
+        """Wait until more of the answer has come."""
+        self._news.clear()
+        await self._news.wait()
+
     async def ended(self) -> Answer:
         async with asyncio.timeout(PATIENCE):
             await self.serving
         return self.answer
 
     async def _sent(self, message: Message) -> None:
+        self._news.set()
         if message["type"] == "http.response.start":
             self.answer.status = message["status"]
             self.answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
@@ -137,7 +144,9 @@ class Caller:
         """
         message: Json = body if isinstance(body, dict) else {}
         params: Any = message.get("params")
-        name = cast("Json", params).get("name", cast("Json", params).get("taskId")) if isinstance(params, dict) else None
+        name = (
+            cast("Json", params).get("name", cast("Json", params).get("taskId")) if isinstance(params, dict) else None
+        )
         method = message.get("method", "tools/call")
         said: Headers = {**self.headers(f"{method}", None if name is None else f"{name}"), **(headers or {})}
         if is_long and self.is_modern:

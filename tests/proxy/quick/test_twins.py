@@ -98,13 +98,13 @@ async def test_who_answers_is_said_on_both_ways_or_on_none(puppet: Puppet, versi
         assert short.said == long.said
 
 
-@pytest.mark.parametrize("what", ODD)
-async def test_an_odd_result_is_the_same_on_both_ways(what: str, puppet: Puppet, version: str, meet: Meet) -> None:
+async def test_an_odd_result_is_the_same_on_both_ways(puppet: Puppet, version: str, meet: Meet) -> None:
     says_what_it_is_told(puppet)
     caller = await meet(version)
-    short, long = await caller.call("say", what=what), await caller.call("say", is_long=True, what=what)
-    assert (short.status, told(short)) == (long.status, told(long))
-    assert len(puppet.of("tools/call")) == 2
+    for what in ODD:
+        short, long = await caller.call("say", what=what), await caller.call("say", is_long=True, what=what)
+        assert (short.status, told(short)) == (long.status, told(long)), what
+    assert len(puppet.of("tools/call")) == 2 * len(ODD)
 
 
 @both_servers
@@ -289,6 +289,10 @@ async def test_what_is_no_request_is_refused_as_ever(puppet: Puppet, version: st
         puppet.sent.clear()
 
 
+_HUGE = pytest.mark.xfail(strict=True, reason="what comes in one piece is taken whatever its size")
+
+
+@pytest.mark.parametrize("version", [pytest.param(OLDER, marks=_HUGE), NEWER])
 async def test_a_large_body_is_answered_or_refused_as_ever(puppet: Puppet, version: str, meet: Meet) -> None:
     caller = await meet(version)
     for size in (4_000, 65_000, 70_000, 5_000_000):
