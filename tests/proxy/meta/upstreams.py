@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import defaultdict
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +219,14 @@ class Leaving:
             self._moments.reach(f"{dict(scope['headers'])[b'mcp-session-id'].decode()} left")
 
 
+class Quiet(uvicorn.Server):
+    """Leaves signals alone: by their handlers, streams of one server in a process are ended when another one stops."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
 class Upstream(Tools):
     """A server without tasks, at a port where it can be stopped and started again."""
 
@@ -268,7 +276,7 @@ class Upstream(Tools):
         bound = socket.create_server(("127.0.0.1", self.port))
         self.port = bound.getsockname()[1]
         config = uvicorn.Config(self.app(), log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
+        self._server = Quiet(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
 
     async def stop(self) -> None:

@@ -156,15 +156,17 @@ async def asked_in_rounds(caller: Caller) -> Json:
 
 @both_servers
 @pytest.mark.parametrize("is_long", [False, True], ids=["short", "long"])
-async def test_a_caller_that_hangs_up_does_no_harm(puppet: Puppet, is_long: bool, meet: Meet) -> None:
-    """In the older generation that says nothing: the call goes on, and is made once."""
+async def test_a_caller_that_hangs_up_early_does_no_harm(
+    puppet: Puppet, version: str, is_long: bool, meet: Meet, long_way: LongWay
+) -> None:
     go_on = slow(puppet)
-    caller = await meet(OLDER)
+    caller = await meet(version)
     calling = caller.begin_call("slow", is_long=is_long)
     await puppet.until(lambda: puppet.of("tools/call"))
     calling.hang_up()
-    await calling.ended()
+    await long_way.until(1)
     go_on.set()
+    await calling.ended()
     assert (await caller.call("echo", word="on")).result["content"][0]["text"] == "on"
     assert len(puppet.of("tools/call")) == 2
 
@@ -189,6 +191,7 @@ async def test_a_cancelled_call_is_cancelled_however_early(puppet: Puppet, is_lo
         await calling.ended()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_what_a_server_logs_is_told_on_both_ways(puppet: Puppet, meet: Meet, long_way: LongWay) -> None:
     async def work(exchange: Exchange) -> Json:
         await exchange.notify("notifications/message", {"level": "error", "data": exchange.arguments["what"]})

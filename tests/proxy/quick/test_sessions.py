@@ -12,7 +12,7 @@ from tests.proxy.quick.conftest import LongWay, Meet, both_servers
 from tests.proxy.upstreams.hosts import PATIENCE
 from tests.proxy.upstreams.puppet import NEWER, OLDER, Exchange, Json, Puppet, text
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("patient")]
 FORM: Json = {"elicitation": {"form": {}}}
 
 

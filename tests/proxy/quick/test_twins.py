@@ -12,7 +12,7 @@ from tests.proxy.quick.callers import Answer, Caller, Headers
 from tests.proxy.quick.conftest import LongWay, Meet, both_servers
 from tests.proxy.upstreams.puppet import NEWER, OLDER, Exchange, Json, Puppet, Refusal, text
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("patient")]
 
 RESULTS: dict[str, Json] = {
     "text": text("a\u2028ü\x00😀"),

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.methods import validate_client_request
 from msgspec import UNSET, UnsetType
 from pydantic import ValidationError
@@ -25,8 +25,9 @@ from coatcheck.proxy.work import RowCall
 _QUICK_SECONDS = 0.1
 _MOST_REMEMBERED = 1024
 _MOST_BYTES = 4096
-_VARYING = (IDEMPOTENCY_KEY.encode(), b"progressToken", b"logLevel")
+_VARIES = frozenset({IDEMPOTENCY_KEY, "progressToken", LOG_LEVEL_META_KEY})
 """What is seen to on the longer way."""
+_VARYING = tuple(name.encode() for name in _VARIES)
 
 
 class _CallParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +105,7 @@ async def is_simple(upstream: Upstream, tool: str) -> bool:
 def _client(found: Any) -> _Client | None:
     """Return who says this of itself, if the SDK would let it pass."""
     meta = cast("Json", found) if isinstance(found, dict) else {}
-    if meta.get(PROTOCOL_VERSION_META_KEY) != VERSION:
+    if meta.get(PROTOCOL_VERSION_META_KEY) != VERSION or not _VARIES.isdisjoint(meta):  # however it was spelt
         return None
     try:
         validate_client_request("tools/list", VERSION, {"_meta": meta})

@@ -5,6 +5,7 @@ Answered as JSON, which a client has to accept; the SDK would have made a stream
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck.client.wire import Json
+from coatcheck.dialects.words import REQUEST_CANCELLED
 from coatcheck.proxy.quick.calls import is_simple, quickly
 from coatcheck.proxy.tasking import Tasking
 from coatcheck.proxy.work import RowCall
@@ -26,7 +28,7 @@ from coatcheck.server.tasks import Tasks
 
 _MOST_BYTES = 65_536
 _VERSIONS = {version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS}
-_CALL = b'"tools/call"'
+_CALL, _CANCEL = b'"tools/call"', b'"notifications/cancelled"'
 
 
 class _Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +45,20 @@ class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: _Params
 
 
+class _CancelParams(msgspec.Struct, frozen=True, rename="camel"):
+    request_id: int | str
+
+
+class _Cancel(msgspec.Struct, frozen=True):
+    params: _CancelParams
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    id: int | str
+    error: Json
+    jsonrpc: str = "2.0"
+
+
 class _Reply(msgspec.Struct, frozen=True):
     id: int | str
     result: Json
@@ -50,6 +66,7 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 _read = msgspec.json.Decoder(_Request).decode
+_read_cancel = msgspec.json.Decoder(_Cancel).decode
 _write = msgspec.json.Encoder().encode
 
 
@@ -57,6 +74,8 @@ class QuickOlderCalls:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks, tasking: Tasking) -> None:
         self._app, self._tasking = app, tasking
         self._trust, self._observers = Trust(server), Observers(server, tasks)
+        self._most = min(_MOST_BYTES, server.session_manager.max_request_body_size)
+        self._under_way: dict[tuple[str, int | str], RowCall] = {}
         self._sessions = LiveSessions(app, server.session_manager.session_idle_timeout)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,8 +109,11 @@ class QuickOlderCalls:
         self, scope: Scope, headers: dict[bytes, bytes], session: str, messages: list[Message]
     ) -> bytes | None:
         body = messages[0].get("body", b"") if len(messages) == 1 else b""
+        if _CANCEL in body:
+            self._cancel(session, body)
         if (
             _CALL not in body
+            or len(body) > self._most
             or messages[0].get("more_body")
             or headers.get(b"mcp-protocol-version") not in _VERSIONS
             or not is_anonymous()
@@ -106,17 +128,39 @@ class QuickOlderCalls:
             return None
         if request.jsonrpc != "2.0" or request.method != "tools/call":
             return None
-        result = await self._called(session, request.params)
-        return None if result is None else _write(_Reply(request.id, result))
-
-    async def _called(self, http_session: str, params: _Params) -> Json | None:
-        found = self._tasking.find(params.name)
-        if found is None:
+        call = await self._call(session, request.params)
+        if call is None:
             return None
-        session = self._tasking.sessions.known(self._tasking.older[http_session].key)
-        if session is None:
+        at = (session, request.id)
+        self._under_way[at] = call
+        try:
+            result = await quickly(call)
+            return None if result is None else _write(_Reply(request.id, result))
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current and current.cancelling():
+                raise
+            return _write(_Failure(request.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"}))
+        finally:
+            self._under_way.pop(at, None)
+
+    async def _call(self, http_session: str, params: _Params) -> RowCall | None:
+        """Return a call that can go this way, not begun yet."""
+        found, older = self._tasking.find(params.name), self._tasking.older.get(http_session)
+        session = self._tasking.sessions.known(older.key) if older else None
+        if found is None or session is None:
             return None
         upstream = await session.upstream_for_call(found[0])
         if not await is_simple(upstream, found[1]):
             return None
-        return await quickly(RowCall(upstream, found[1], {} if params.arguments is UNSET else params.arguments))
+        return RowCall(upstream, found[1], {} if params.arguments is UNSET else params.arguments)
+
+    def _cancel(self, session: str, body: bytes) -> None:
+        """Cancel a call that the SDK does not know of yet."""
+        try:
+            cancelled = _read_cancel(body).params.request_id
+        except (msgspec.MsgspecError, ValueError):
+            return
+        older, call = self._tasking.older.get(session), self._under_way.get((session, cancelled))
+        if older and call:
+            older.run(call.cancel())

@@ -75,7 +75,8 @@ class Calls:
         began, said = loop.time(), InOrder()
         call = await self._started(incoming, said)
         try:
-            has_ended = await call.settled(patience if takes_tasks else min(patience, _EARLY_SECONDS))
+            early = patience if takes_tasks else min(patience, _EARLY_SECONDS)
+            has_ended = await call.settled(early, self._tasking.running.streams_end)
         except asyncio.CancelledError:
             self._abandoned(incoming, call, takes_tasks)
             raise

@@ -110,15 +110,19 @@ class UpstreamCall:
     def has_ended(self) -> bool:
         return self._ending is not None and self._ending.done()
 
-    async def settled(self, seconds: float) -> bool:
-        """Wait until the call has ended or asks something, `seconds` at most. Returns whether it has ended."""
+    async def settled(self, seconds: float, until: asyncio.Event | None = None) -> bool:
+        """Wait until the call has ended or asks something, `seconds` at most. Returns whether it has ended.
+
+        `until`: what else ends the wait.
+        """
         assert self._ending
         if not self._ending.done() and not self.is_asking:
-            stirring = asyncio.ensure_future(self._stirred.wait())
+            others = [asyncio.ensure_future(event.wait()) for event in (self._stirred, until) if event]
             try:
-                await asyncio.wait((self._ending, stirring), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((self._ending, *others), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                stirring.cancel()
+                for other in others:
+                    other.cancel()
         return self._ending.done()
 
     async def ended_within(self, seconds: float | None) -> bool:
