@@ -7,8 +7,10 @@ import hashlib
 import ipaddress
 import logging
 import os
+import secrets
 import sys
-from contextlib import closing
+import tempfile
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +25,7 @@ from coatcheck.proxy.config import Config, read_config
 from coatcheck.proxy.gateway import Gateway
 from coatcheck.proxy.settings import ProxySettings
 from coatcheck.server.settings import LENIENT_VARIABLE, STORE_VARIABLE, default_store
+from coatcheck.server.task_server import STATE_KEY_VARIABLE
 from coatcheck.server.tasks import tasks_of
 
 CONFIG_VARIABLE = "COATCHECK_PROXY_CONFIG"
@@ -104,6 +107,7 @@ def proxy(
         has_meta_tools=tools,
         is_for_one=not shared and (http is None or _is_loopback(http)),
     )
+    os.environ.setdefault(STATE_KEY_VARIABLE, _state_key(config))
     server = Gateway(found.servers, store=store or _store(config), settings=settings)
     tasks = tasks_of(server)
     assert tasks
@@ -130,6 +134,19 @@ def _store(config: Path) -> str:
     """Return where a proxy keeps its tasks if nobody says: found again by the same file."""
     told = hashlib.sha256(str(config.absolute()).encode()).hexdigest()[:8]
     return default_store(f"proxy-{config.stem.lstrip('.')}-{told}")
+
+
+def _state_key(config: Path) -> str:
+    """Return what seals the rounds of calls: the same after a restart, or clients could not go on with theirs."""
+    path = Path(_store(config).removeprefix("sqlite:///")).with_suffix(".key")
+    if not path.exists():
+        descriptor, new = tempfile.mkstemp(dir=path.parent)  # for nobody else to read
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):  # another process was faster, with all of it
+            os.link(new, path)
+        os.unlink(new)
+    return path.read_text()
 
 
 def _is_loopback(address: str) -> bool:

@@ -25,6 +25,7 @@ from coatcheck.task import Progress, Status
 
 logger = logging.getLogger("coatcheck")
 _GRACE_SECONDS = 60.0
+_PARTING_SECONDS = 1.0
 _MOST_FAULTS = 10
 _MOST_LOOKS = 3
 """For the result of a task that is said to have one, and does not show it."""
@@ -291,6 +292,10 @@ class RemoteTask:
 
     async def _stop_answering(self) -> None:
         answering = [doing for doing in self._answering.values() if not doing.done()]
+        if self.snapshot.is_terminal and answering and "" in self._answering:
+            # The result is on its way: some servers do not survive that it is cancelled in this moment.
+            await asyncio.wait(answering, timeout=_PARTING_SECONDS)
+            answering = [doing for doing in answering if not doing.done()]
         self._answering.clear()
         for doing in answering:
             doing.cancel()

@@ -171,10 +171,7 @@ async def test_a_caller_that_hangs_up_early_does_no_harm(
     assert len(puppet.of("tools/call")) == 2
 
 
-_LOST = pytest.mark.xfail(strict=True, reason="the SDK does not know of the call yet")
-
-
-@pytest.mark.parametrize("is_long", [pytest.param(False, marks=_LOST), True], ids=["short", "long"])
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "long"])
 async def test_a_cancelled_call_is_cancelled_however_early(puppet: Puppet, is_long: bool, meet: Meet) -> None:
     slow(puppet)
     caller = await meet(OLDER, capabilities={"tasks": {}})
@@ -216,7 +213,6 @@ async def heard(posted: Posted, is_so: Callable[[], Any]) -> None:
             await posted.news()
 
 
-@pytest.mark.xfail(strict=True, reason="it is looked for in the bytes only")
 async def test_a_key_is_a_key_however_it_is_spelt(puppet: Puppet, meet: Meet) -> None:
     caller = await meet(NEWER)
     call: Json = {"name": "up__echo", "arguments": {"word": "a"}, "_meta": {IDEMPOTENCY_KEY: "once"}}

@@ -289,10 +289,6 @@ async def test_what_is_no_request_is_refused_as_ever(puppet: Puppet, version: st
         puppet.sent.clear()
 
 
-_HUGE = pytest.mark.xfail(strict=True, reason="what comes in one piece is taken whatever its size")
-
-
-@pytest.mark.parametrize("version", [pytest.param(OLDER, marks=_HUGE), NEWER])
 async def test_a_large_body_is_answered_or_refused_as_ever(puppet: Puppet, version: str, meet: Meet) -> None:
     caller = await meet(version)
     for size in (4_000, 65_000, 70_000, 5_000_000):
