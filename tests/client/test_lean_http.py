@@ -301,7 +301,7 @@ async def test_close_does_not_leave_a_connection_that_is_being_made() -> None:
         await asyncio.wait((late,), timeout=PATIENCE)
         late.exception()
         try:
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(PATIENCE):
                 await server.until(lambda: not server.open)
         finally:
             http.close()

@@ -97,17 +97,13 @@ def proxy(
     configure_logs(log_format, log_level)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it shows whole URLs, secrets and all
     found = _read(config, no_prefix=no_prefix)
-    if store:
-        os.environ[STORE_VARIABLE] = store
-    if lenient_headers:
-        os.environ[LENIENT_VARIABLE] = "1"
+    _set_environment(config, store, lenient_headers)
     settings = ProxySettings(
         promote_after=promote_after,
         prefixes=not no_prefix,
         has_meta_tools=tools,
         is_for_one=not shared and (http is None or _is_loopback(http)),
     )
-    os.environ.setdefault(STATE_KEY_VARIABLE, _state_key(config))
     server = Gateway(found.servers, store=store or _store(config), settings=settings)
     tasks = tasks_of(server)
     assert tasks
@@ -117,6 +113,14 @@ def proxy(
     with closing(bind(http)) as bound:
         greet(server, bound, path, 1, log_format, servers=", ".join(found.servers) or "none")
         raise typer.Exit(serve_http(server, bound, path, is_alone=True))
+
+
+def _set_environment(config: Path, store: str | None, is_lenient: bool) -> None:
+    os.environ.setdefault(STATE_KEY_VARIABLE, _state_key(config))
+    if store:
+        os.environ[STORE_VARIABLE] = store
+    if is_lenient:
+        os.environ[LENIENT_VARIABLE] = "1"
 
 
 def _read(path: Path, *, no_prefix: bool) -> Config:

@@ -31,7 +31,6 @@ OVER_STDIO: tuple[tuple[Kind, str], ...] = (
 """Each of these starts two processes."""
 UPSTREAMS = ("plain", "bound", "older", "newer")
 KEPT = ("older", "newer")
-not_yet_rounds = pytest.mark.xfail(strict=True, raises=ExceptionGroup, reason="what seals rounds ends with the process")
 
 
 class Host:
@@ -156,7 +155,6 @@ async def test_what_is_asked_over_http_is_answered_to_the_next_proxy(name: str, 
     assert len(scene.traces(BEGAN)) == len(scene.traces(ENDED)) == 1
 
 
-@not_yet_rounds
 @pytest.mark.parametrize("name", KEPT)
 async def test_what_is_asked_in_a_round_is_answered_to_the_next_proxy(
     name: str, mortals: Mortals, scene: Scene

@@ -15,7 +15,6 @@ from tests.proxy.foreign.puppets import Json, playing
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.xfail(strict=True, reason="the result that is waited for is cancelled when the task is seen to be over")
 def test_a_result_is_not_cancelled_while_it_is_being_sent(tmp_path: Path) -> None:
     """A cancellation that meets the answer ends the process, and with it all tasks it has."""
     record = tmp_path / "told.jsonl"

@@ -19,7 +19,8 @@ def test_what_a_plain_call_asks_is_of_no_task(client: Caller) -> None:
     names = ("everything__trigger-elicitation-request", "fastmcp__ask", "tasks__ask", "plain__ask")
     seen = {name: client.puppet.call(name) for name in names}
     assert [name for name, result in seen.items() if "Ada" not in text_of(result)] == [], seen
-    questions = client.puppet.asked[asked:]
+    # A server that is met for the first time may ask for roots, in its own time.
+    questions = [each for each in client.puppet.asked[asked:] if each["asked"] != "roots/list"]
     assert [each["asked"] for each in questions] == 4 * ["elicitation/create"]
     assert not any(RELATED in (each["params"].get("_meta") or {}) for each in questions)
 
@@ -28,7 +29,7 @@ def test_what_a_plain_call_has_a_model_say_is_of_no_task(client: Caller) -> None
     asked = len(client.puppet.asked)
     for name in ("tasks__sample", "plain__sample", "fastmcp__sample"):
         assert text_of(client.puppet.call(name)) == "It said: Something"
-    questions = client.puppet.asked[asked:]
+    questions = [each for each in client.puppet.asked[asked:] if each["asked"] != "roots/list"]
     assert [each["asked"] for each in questions] == 3 * ["sampling/createMessage"]
     assert not any(RELATED in (each["params"].get("_meta") or {}) for each in questions)
 

@@ -181,7 +181,7 @@ async def test_a_cancelled_call_is_cancelled_however_early(puppet: Puppet, is_lo
     told = await caller.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
     assert told.status == 202
     try:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await puppet.until(lambda: puppet.gone)
     finally:
         calling.hang_up()
