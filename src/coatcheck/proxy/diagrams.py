@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from coatcheck.payload import encode
 from coatcheck.proxy.states import CALLS, ELICITATIONS, SAMPLINGS, TASKS, Table
 
 DIAGRAMS_URI = "coatcheck://diagrams"
@@ -89,3 +90,11 @@ def _entities() -> str:
         lines.append(f"{_INDENT}end")
     lines += [f'{_INDENT}{who} -->|"{said}"| {" & ".join(to)}' for who, said, to in TALK]
     return "\n".join(lines)
+
+
+def read_diagrams(uri: str) -> dict[str, Any] | None:
+    """Return the resource at a URI, as `resources/read` has it, if it is this one."""
+    if uri not in (DIAGRAMS_URI, ALIAS_URI):
+        return None
+    text = bytes(encode(diagrams())).decode()
+    return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}

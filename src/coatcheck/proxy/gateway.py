@@ -11,6 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
 from starlette.types import ASGIApp
 
+import coatcheck
 from coatcheck.policy import Policy
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.meta.counter import Counter
@@ -27,7 +28,6 @@ from coatcheck.server.tasks import Tasks
 
 _FOREVER = timedelta(days=36500)
 _MOST_TASKS = 1000
-VERSION = "0.1.0"
 
 
 class Gateway(TaskServer):
@@ -47,7 +47,7 @@ class Gateway(TaskServer):
         policy = Policy(quota=_MOST_TASKS, retention=settings.retention, park_after=_FOREVER)
         super().__init__(
             name,
-            version=VERSION,
+            version=coatcheck.__version__,
             store=store,
             policy=policy,
             grace=timedelta(seconds=0.1),  # what can go on goes on at the servers, and is found again there
@@ -55,7 +55,6 @@ class Gateway(TaskServer):
             fallback_tools=not settings.has_meta_tools,
             **options,
         )
-
         if settings.has_meta_tools:
             add_meta_tools(self, self._proxy_tasks.counter)
 

@@ -14,7 +14,7 @@ from mcp_types import ClientCapabilities
 from coatcheck.client.wire import Json
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.meta.activity import Activity
-from coatcheck.proxy.meta.counter import META_TOOLS, Counter
+from coatcheck.proxy.meta.counter import Counter
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
@@ -67,11 +67,9 @@ class ProxyParts(Parts):
     ) -> None:
         self._server, self._proxy = server, proxy
         self._guests = 0
-        self.naming = naming = Naming(prefixes=proxy.prefixes)
-        self.servers = Servers(entries)
+        naming, self.servers = Naming(prefixes=proxy.prefixes), Servers(entries)
         policy = TaskPolicy("optional", promote_after=proxy.promote_after, resumable=True)
         super().__init__(settings, limit, _ForServers(policy, naming, self.servers))
-        self.naming.own = self.ticket_tools.names if self.ticket_tools else META_TOOLS
         self.sessions = Sessions(
             self.servers,
             naming,
@@ -83,6 +81,7 @@ class ProxyParts(Parts):
         work = Work(lambda: self.runtime.running, self._session)
         self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy, self._info)
         self.counter = Counter(self.tasking, self.servers, proxy)
+        naming.own = self.ticket_tools.names if self.ticket_tools else self.counter.names
         self.requests = Requests(self.sessions, self.servers, naming, self._info)
         self._calls = Calls(self.tasking)
         self.steps |= {

@@ -31,9 +31,8 @@ from coatcheck.server.waiting.heartbeat import Heartbeat
 from coatcheck.task import Task
 
 logger = logging.getLogger("coatcheck")
-_BEAT_SECONDS = 15.0
-META_TOOLS: set[str] = set()
-"""The names of all meta tools, as they are added."""
+BEAT_SECONDS = 15.0
+"""How long whoever waits is left without a sign of life."""
 Ctx = Context[Any, Any]
 Tool = Callable[..., Awaitable["Json | Blocks | Whole"]]
 """What a meta tool returns: what to say as JSON, several blocks, or a result as it is."""
@@ -82,6 +81,8 @@ class Caller:
 class Counter:
     def __init__(self, tasking: Tasking, servers: Servers, settings: ProxySettings) -> None:
         self.tasking, self.servers, self.settings = tasking, servers, settings
+        self.names: set[str] = set()
+        """Those of all meta tools, as they are added."""
 
     async def caller(self, ctx: Ctx) -> Caller:
         return await self._caller(ctx.request_context)
@@ -100,7 +101,7 @@ class Counter:
     async def awaited(self, caller: Caller, task: Task, seconds: float) -> Task:
         """Return a task once it has ended, or as it is after so many seconds; the caller is told that all is well."""
         engine, loop = self.tasking.running.engine, asyncio.get_running_loop()
-        heartbeat, deadline = Heartbeat(caller.ctx, _BEAT_SECONDS), loop.time() + seconds
+        heartbeat, deadline = Heartbeat(caller.ctx, BEAT_SECONDS), loop.time() + seconds
         while not task.status.is_terminal and (left := deadline - loop.time()) > 0:
             task = await engine.finished(task, min(left, heartbeat.seconds_left()))
             await heartbeat.saw(task)
@@ -109,7 +110,7 @@ class Counter:
     async def woken(self, caller: Caller, seconds: float) -> list[Event]:
         """Return the events that end a wait of so many seconds."""
         loop = asyncio.get_running_loop()
-        heartbeat, deadline = Heartbeat(caller.ctx, _BEAT_SECONDS), loop.time() + seconds
+        heartbeat, deadline = Heartbeat(caller.ctx, BEAT_SECONDS), loop.time() + seconds
         while (left := deadline - loop.time()) > 0:
             if woken_by := await caller.activity.events.wait(min(left, heartbeat.seconds_left())):
                 return woken_by
@@ -117,7 +118,7 @@ class Counter:
         return []
 
     def add(self, server: MCPServer[Any], tool: Tool, *, is_read_only: bool) -> None:
-        META_TOOLS.add(tool.__name__)
+        self.names.add(tool.__name__)
         hints = ToolAnnotations(read_only_hint=is_read_only, open_world_hint=not is_read_only)
         MCPServer.add_tool(server, self._served(tool), annotations=hints, structured_output=False)
 

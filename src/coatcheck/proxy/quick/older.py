@@ -14,12 +14,11 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET, UnsetType
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coatcheck.client.wire import Json
 from coatcheck.dialects.words import REQUEST_CANCELLED
 from coatcheck.proxy.quick.calls import is_simple, quickly
 from coatcheck.proxy.tasking import Tasking
 from coatcheck.proxy.work import RowCall
-from coatcheck.server.http.fast_path import Trust, respond
+from coatcheck.server.http.fast_path import Failure, Reply, Trust, respond
 from coatcheck.server.http.live_sessions import LiveSessions
 from coatcheck.server.http.observers import Observers
 from coatcheck.server.http.replay import read_body, replay
@@ -51,18 +50,6 @@ class _CancelParams(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Cancel(msgspec.Struct, frozen=True):
     params: _CancelParams
-
-
-class _Failure(msgspec.Struct, frozen=True):
-    id: int | str
-    error: Json
-    jsonrpc: str = "2.0"
-
-
-class _Reply(msgspec.Struct, frozen=True):
-    id: int | str
-    result: Json
-    jsonrpc: str = "2.0"
 
 
 _read = msgspec.json.Decoder(_Request).decode
@@ -135,12 +122,12 @@ class QuickOlderCalls:
         self._under_way[at] = call
         try:
             result = await quickly(call)
-            return None if result is None else _write(_Reply(request.id, result))
+            return None if result is None else _write(Reply(request.id, result))
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current and current.cancelling():
                 raise
-            return _write(_Failure(request.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"}))
+            return _write(Failure(request.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"}))
         finally:
             self._under_way.pop(at, None)
 

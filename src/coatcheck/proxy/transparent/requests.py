@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from coatcheck.client.wire import Json
 from coatcheck.dialects.words import INVALID_PARAMS
 from coatcheck.errors import CoatcheckError
-from coatcheck.payload import encode
-from coatcheck.proxy.diagrams import ALIAS_URI, DIAGRAMS_URI, diagrams
+from coatcheck.proxy.diagrams import DIAGRAMS_URI, read_diagrams
 from coatcheck.proxy.failures import as_mcp_error
 from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.naming import Naming
@@ -119,9 +118,8 @@ class Requests:
         return {"resourceTemplates": await self._lists.templates(session)}
 
     async def _read_resource(self, session: Session, params: Json) -> Json:
-        if params["uri"] in (DIAGRAMS_URI, ALIAS_URI):
-            text = bytes(encode(diagrams())).decode()
-            return {"contents": [{"uri": params["uri"], "mimeType": "application/json", "text": text}]}
+        if own := read_diagrams(params["uri"]):
+            return own
         server, uri = await self._found(session, params["uri"])
         answer = await _passed(session, server, "resources/read", {**params, "uri": uri}, uri)
         contents: Any = answer.get("contents")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 
+import coatcheck
 from coatcheck.client.connection import Callbacks, Connection, ConnectionLost
 from coatcheck.client.desk import Desk
 from coatcheck.client.hearing import Hearing
@@ -27,7 +28,7 @@ from coatcheck.proxy.upstreams.link import State, SupervisedLink
 from coatcheck.proxy.upstreams.listening import Listening
 from coatcheck.task import Progress
 
-_INFO = Implementation(name="coatcheck-proxy", version="0.1.0")
+_INFO = Implementation(name="coatcheck-proxy", version=coatcheck.__version__)
 
 
 class Asked(Protocol):

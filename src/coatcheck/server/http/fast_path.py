@@ -38,13 +38,17 @@ _LONG_NUMBER = re.compile(rb"\d{4300}")
 """More digits than the SDK's parser takes."""
 
 
-class _Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True):
+    """A JSON-RPC answer."""
+
     id: int | str
     result: Any
     jsonrpc: str = "2.0"
 
 
-class _Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True):
+    """A JSON-RPC error."""
+
     id: int | str
     error: dict[str, Any]
     jsonrpc: str = "2.0"
@@ -106,10 +110,10 @@ class FastPath:
                 return None
             result = await shortcut.answer(headers.get(b"mcp-name", b""), request.params, self._meta)
         except StoreError as error:  # perhaps it was written: nobody may try again without being told
-            return _write(_Failure(request.id, protocol_error(error).error.model_dump(exclude_none=True)))
+            return _write(Failure(request.id, protocol_error(error).error.model_dump(exclude_none=True)))
         except REFUSALS:
             return None
-        return _write(_Reply(request.id, result)) if result else None
+        return _write(Reply(request.id, result)) if result else None
 
 
 class Trust:

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from coatcheck.client.wire import Json
 from coatcheck.errors import CoatcheckError
-from coatcheck.payload import encode
-from coatcheck.proxy.diagrams import ALIAS_URI, DIAGRAMS_URI, diagrams
+from coatcheck.proxy.diagrams import read_diagrams
 from coatcheck.proxy.framing import neutral
 from coatcheck.proxy.meta.counter import Caller, Counter, Ctx
 from coatcheck.proxy.meta.refusals import INVALID_ARGUMENT, ToolRefusal
@@ -55,9 +54,8 @@ class ContentTools:
     async def read_resource(self, ctx: Ctx, server: ServerName, uri: str) -> Json:
         """Read a resource of a server."""
         caller = await self._counter.caller(ctx)
-        if uri in (DIAGRAMS_URI, ALIAS_URI):
-            text = bytes(encode(diagrams())).decode()
-            return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}
+        if own := read_diagrams(uri):
+            return own
         return neutral(await caller.upstream(server).request("resources/read", {"uri": uri}, uri))
 
     async def subscribe_resource(self, ctx: Ctx, server: ServerName, uri: str) -> Json:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from coatcheck.client.wire import Json
 from coatcheck.proxy.activity.events import timestamp
-from coatcheck.proxy.meta.counter import Blocks, Caller, Counter, Ctx, Whole
+from coatcheck.proxy.meta.counter import BEAT_SECONDS, Blocks, Caller, Counter, Ctx, Whole
 from coatcheck.proxy.meta.records import brief, working
 from coatcheck.proxy.meta.refusals import SERVER_RECONNECTING, TOO_MANY_TASKS, ToolRefusal
 from coatcheck.proxy.states import task_status
@@ -20,8 +20,6 @@ from coatcheck.proxy.upstreams.link import State
 from coatcheck.server.waiting.errands import InOrder
 from coatcheck.server.waiting.heartbeat import Heartbeat
 from coatcheck.task import Progress, Task
-
-_BEAT_SECONDS = 15.0
 
 
 class Execute:
@@ -112,7 +110,7 @@ class Execute:
 
 async def _waited(caller: Caller, call: UpstreamCall, seconds: float) -> bool:
     """Wait for a call, passing on how far it is, or that it is alive. Returns whether it has ended."""
-    heartbeat, loop, said = Heartbeat(caller.ctx, _BEAT_SECONDS), asyncio.get_running_loop(), InOrder()
+    heartbeat, loop, said = Heartbeat(caller.ctx, BEAT_SECONDS), asyncio.get_running_loop(), InOrder()
 
     def progressed(progress: Progress | None, message: str | None) -> None:
         if progress:
