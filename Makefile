@@ -15,7 +15,7 @@ demo: $(READY) ## watch a task outlive the server that is killed under it
 
 test: $(READY) ## everything: checks, all tests, crash tests with real processes
 	@$(MAKE) --no-print-directory static
-	@$(BIN)/pytest -q -n 3 --dist worksteal
+	@$(BIN)/pytest -q -n 4 --dist worksteal
 
 check: $(READY) ## format, lint, types, layers and the fast tests, in about a minute
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target static fast

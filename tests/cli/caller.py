@@ -49,6 +49,9 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+_LOUD = ("httpx2", "uvicorn.access", "uvicorn.error", "mcp.server.streamable_http_manager")
+
+
 class Caller:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -65,12 +68,26 @@ class Caller:
     def __call__(self, *arguments: str) -> Done:
         self._monkeypatch.setattr(sys, "argv", ["coatcheck", *arguments])
         self._capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as ended, _leaving_no_trace():
             main()
         said = self._capfd.readouterr()
         assert "Traceback" not in said.err
         assert isinstance(ended.value.code, int)
         return Done(int(ended.value.code), said.out, said.err)
+
+
+@contextmanager
+def _leaving_no_trace() -> Generator[None]:
+    """Put back what a process of its own would take along: the environment, and how loud its logs are."""
+    before, loggers = dict(os.environ), [logging.root, *map(logging.getLogger, _LOUD)]
+    levels = [logger.level for logger in loggers]
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager
