@@ -19,6 +19,8 @@ import typer
 from coatcheck.cli.greeting import greet
 from coatcheck.cli.http import bind, serve_http
 from coatcheck.cli.logs import LogFormat, configure_logs
+from coatcheck.cli.serving import Format, LenientHeaders, Level, check_path
+from coatcheck.cli.serving import Path as EndpointPath
 from coatcheck.cli.stdio import serve_stdio
 from coatcheck.errors import InvalidArgument
 from coatcheck.proxy.config import Config, read_config
@@ -35,7 +37,6 @@ ConfigFile = Annotated[
     typer.Option("--config", "-c", help="The servers: a file with `mcpServers` in it.", envvar=CONFIG_VARIABLE),
 ]
 Address = Annotated[str | None, typer.Option(help="Serve streamable HTTP at host:port, and not stdio.")]
-Path_ = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
 Tools = Annotated[
     bool,
     typer.Option("--tools", help="Show the meta tools (execute_tool, await_activity, …) in place of the servers' own."),
@@ -59,11 +60,6 @@ Shared = Annotated[
         "--shared", help="Callers without a name are not one person: keep from each what is not known to be theirs."
     ),
 ]
-LenientHeaders = Annotated[
-    bool, typer.Option("--lenient-headers", help="Serve clients that leave out the Mcp-Name header, as FastMCP 4 does.")
-]
-Format = Annotated[LogFormat, typer.Option(help="How to log, on stderr.")]
-Level = Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")]
 
 
 def proxy(
@@ -73,7 +69,7 @@ def proxy(
     no_prefix: NoPrefix = False,
     promote_after: PromoteAfter = 10.0,
     store: StoreURL = None,
-    path: Path_ = "/mcp",
+    path: EndpointPath = "/mcp",
     shared: Shared = False,
     lenient_headers: LenientHeaders = False,
     log_format: Format = LogFormat.TEXT,
@@ -92,8 +88,7 @@ def proxy(
 
         coatcheck proxy --config mcp.json --tools
     """
-    if not path.startswith("/"):
-        raise InvalidArgument(f"The path must begin with a slash; write --path /{path}.")
+    check_path(path)
     configure_logs(log_format, log_level)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it shows whole URLs, secrets and all
     found = _read(config, no_prefix=no_prefix)

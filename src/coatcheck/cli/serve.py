@@ -14,6 +14,7 @@ from coatcheck.cli.greeting import greet
 from coatcheck.cli.http import bind, serve_http
 from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.processes import Processes
+from coatcheck.cli.serving import Format, LenientHeaders, Level, Path, check_path
 from coatcheck.cli.stdio import serve_stdio
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
@@ -36,11 +37,6 @@ _CONCURRENCY_HELP = (
     "Tasks a process runs at once; 0 leaves them to others on the store. [default: what the server says, else 10000]"
 )
 Concurrency = Annotated[int | None, typer.Option(min=0, help=_CONCURRENCY_HELP)]
-Path = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
-_LENIENT_HELP = "Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."
-LenientHeaders = Annotated[bool, typer.Option("--lenient-headers", help=_LENIENT_HELP)]
-Format = Annotated[LogFormat, typer.Option(help="How to log, on stderr.")]
-Level = Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")]
 
 
 def serve(
@@ -69,8 +65,7 @@ def serve(
         raise InvalidArgument("Choose one of --stdio and --http.")
     if stdio and workers > 1:
         raise InvalidArgument("There is one process for one client on stdio; leave --workers out.")
-    if not path.startswith("/"):
-        raise InvalidArgument(f"The path must begin with a slash; write --path /{path}.")
+    check_path(path)
     _set_environment(store, concurrency, lenient_headers)
     configure_logs(log_format, log_level)
     server = load_server(target)

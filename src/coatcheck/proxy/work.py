@@ -105,13 +105,13 @@ class Work:
         if errand is None:
             raise ToolFailed("The task says nothing of the server that was to carry it out")
         call = self._under_way.pop(context.task.id, None) or await self._call(context, errand, arguments)
-        self._attach(call, context)
+        self._attach(call, context, errand)
         try:
             async with asyncio.timeout(errand.lifetime):
                 result = await call.result()
         except TimeoutError:
             await call.cancel()
-            raise expired(context.task, errand) from None
+            raise _expired(errand) from None
         except MCPError as error:
             raise ToolFailed(error.message, error.code, error.error.data) from error
         except asyncio.CancelledError:
@@ -143,7 +143,7 @@ class Work:
             call.start()
         return call
 
-    def _attach(self, call: UpstreamCall, context: TaskContext) -> None:
+    def _attach(self, call: UpstreamCall, context: TaskContext, errand: Errand) -> None:
         """Let what the call asks and tells go to its row."""
         running = self._running()
         channel = TaskChannel(context, running.vigils.lines)
@@ -162,8 +162,7 @@ class Work:
 
         call.on_progress, call.on_adopted, call.on_notice = progressed, adopted, noticed
         progressed(*call.told)
-        errand = errand_of(context.task)
-        if call.task_id and errand and errand.task_id is None:
+        if call.task_id and errand.task_id is None:
             adopted(call.task_id)
 
     async def _let_go(self, task: Task, call: UpstreamCall) -> None:
@@ -201,7 +200,7 @@ def passed_on(meta: Any) -> Json:
     return {name: value for name, value in cast("Json", meta).items() if name not in (UPSTREAM, "progressToken")}
 
 
-def expired(task: Task, errand: Errand) -> ToolFailed:
+def _expired(errand: Errand) -> ToolFailed:
     return ToolFailed(
         f"{errand.tool} had not ended after {errand.lifetime:g} seconds, the lifetime of its task", EXPIRED
     )

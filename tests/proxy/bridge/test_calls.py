@@ -9,7 +9,7 @@ import pytest
 from coatcheck import Client
 from coatcheck.dialects.words import RELATED_TASK
 from coatcheck.errors import CannotConnect
-from tests.proxy.bridge.clients import KINDS, Kind, connected
+from tests.proxy.bridge.clients import KINDS, Caller, Kind, Said, connected
 from tests.proxy.bridge.conftest import Scene
 from tests.proxy.bridge.programs.tools import BEGAN, ECHO_META, ENDED, REFUSED
 
@@ -60,20 +60,24 @@ async def test_a_quick_result_arrives_as_it_is(kind: Kind, upstream: str, patien
         assert (caller.last_task is not None) is (kind == "2025")
 
 
+async def _ended(caller: Caller, tool: str, scene: Scene, *, is_slow: bool) -> tuple[Said, str | None]:
+    """Return what comes of a call, and the task it was: at once, or only once it has been a task for a while."""
+    arguments = {"gate": scene.gate.port}
+    if not is_slow:
+        return await caller.call(tool, arguments), caller.last_task
+    scene.gate.close(BEGAN)
+    task_id = await caller.start(tool, arguments)
+    scene.gate.open(BEGAN)
+    return await caller.collect(task_id), task_id
+
+
 @cells
 @pytest.mark.parametrize("is_slow", [False, True], ids=["quick", "slow"])
 async def test_an_error_that_a_tool_reports_arrives(
     kind: Kind, upstream: str, is_slow: bool, hasty: str, patient: str, scene: Scene
 ) -> None:
     async with connected(kind, hasty if is_slow else patient) as caller:
-        arguments = {"gate": scene.gate.port}
-        if is_slow:
-            scene.gate.close(BEGAN)
-            task_id = await caller.start(f"{upstream}__fail", arguments)
-            scene.gate.open(BEGAN)
-            said = await caller.collect(task_id)
-        else:
-            said = await caller.call(f"{upstream}__fail", arguments)
+        said, _ = await _ended(caller, f"{upstream}__fail", scene, is_slow=is_slow)
         assert said.result
         assert said.result.is_error
         assert said.text == "It went wrong"
@@ -85,14 +89,7 @@ async def test_an_error_of_the_protocol_arrives(
     kind: Kind, upstream: str, is_slow: bool, hasty: str, patient: str, scene: Scene
 ) -> None:
     async with connected(kind, hasty if is_slow else patient) as caller:
-        arguments = {"gate": scene.gate.port}
-        if is_slow:
-            scene.gate.close(BEGAN)
-            task_id = await caller.start(f"{upstream}__refuse", arguments)
-            scene.gate.open(BEGAN)
-            said = await caller.collect(task_id)
-        else:
-            said, task_id = await caller.call(f"{upstream}__refuse", arguments), caller.last_task
+        said, task_id = await _ended(caller, f"{upstream}__refuse", scene, is_slow=is_slow)
         assert said.is_error
         if is_slow and kind.startswith("none"):
             assert said.text.endswith("It is refused")  # a ticket is collected with a tool, which tells of it

@@ -12,15 +12,25 @@ import pytest
 
 from tests.cli.serving import ROOT
 from tests.interop_servers.clients import together
-from tests.proxy.bridge.clients import CODED, KINDS, Kind, Person, connected
+from tests.proxy.bridge.clients import CODED, KINDS, Caller, Kind, Person, connected
 from tests.proxy.bridge.conftest import Mortals, Scene
-from tests.proxy.bridge.processes import proxy
+from tests.proxy.bridge.processes import Server, proxy
 from tests.proxy.bridge.programs.tools import BEGAN, ENDED, STOPPED
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 durable = pytest.mark.parametrize("name", ["older", "newer"])
+
+
+async def _killed_at_work(caller: Caller, name: str, server: Server, scene: Scene) -> str:
+    """Kill a server in the middle of a task, and start it again. Return the task's id."""
+    scene.gate.close(BEGAN)
+    task_id = await caller.start(f"{name}__work", scene.arguments)
+    await scene.gate.reached(BEGAN)
+    await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+    return task_id
 
 
 @every_kind
@@ -30,11 +40,7 @@ async def test_a_task_that_the_server_keeps_is_followed_when_it_is_back(
 ) -> None:
     server = mortals.server(name)
     async with connected(kind, mortals.hasty.url) as caller:
-        scene.gate.close(BEGAN)
-        task_id = await caller.start(f"{name}__work", scene.arguments)
-        await scene.gate.reached(BEGAN)
-        await asyncio.to_thread(server.kill)
-        await asyncio.to_thread(server.start)
+        task_id = await _killed_at_work(caller, name, server, scene)
         await scene.gate.reached(BEGAN, times=2)
         scene.gate.open(BEGAN)
         assert (await caller.collect(task_id)).text == "The work is done"
@@ -86,11 +92,7 @@ async def test_of_what_the_server_does_not_keep_nothing_is_claimed(
 ) -> None:
     server = mortals.server(name)
     async with connected(kind, mortals.hasty.url) as caller:
-        scene.gate.close(BEGAN)
-        task_id = await caller.start(f"{name}__work", scene.arguments)
-        await scene.gate.reached(BEGAN)
-        await asyncio.to_thread(server.kill)
-        await asyncio.to_thread(server.start)
+        task_id = await _killed_at_work(caller, name, server, scene)
         said = await caller.collect(task_id)
         assert said.is_unknown, said
         assert (said.code is not None) is (kind in CODED)

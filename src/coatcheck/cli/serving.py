@@ -1,0 +1,22 @@
+"""Options that all commands have which serve, and what they may say."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coatcheck.cli.logs import LogFormat
+from coatcheck.errors import InvalidArgument
+
+Path = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
+_LENIENT_HELP = "Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."
+LenientHeaders = Annotated[bool, typer.Option("--lenient-headers", help=_LENIENT_HELP)]
+Format = Annotated[LogFormat, typer.Option(help="How to log, on stderr.")]
+Level = Annotated[str, typer.Option(help="Log this level and above: debug, info, warning or error.")]
+
+
+def check_path(path: str) -> None:
+    """Raises InvalidArgument if it is no path of an endpoint."""
+    if not path.startswith("/"):
+        raise InvalidArgument(f"The path must begin with a slash; write --path /{path}.")
