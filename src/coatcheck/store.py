@@ -62,8 +62,13 @@ class Store(Protocol):
         """Return the journal's entries in order, without the first `after`."""
         ...
 
-    async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
-        """Return tasks of `tools` that need a worker, oldest first; if none, wait up to `timeout` seconds for one."""
+    async def waiting(
+        self, tools: Collection[str], *, limit: int, timeout: float, is_for_others: bool = False
+    ) -> Sequence[Task]:
+        """Return tasks that need a worker for one of `tools`, by full name, oldest first.
+
+        If there are none, wait up to `timeout` seconds for one. `is_for_others`: tasks of all tools but these.
+        """
         ...
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:

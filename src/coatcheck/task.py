@@ -51,9 +51,20 @@ class ToolCall(_Value, frozen=True, kw_only=True):
     """The work a task stands for, and who it is done for."""
 
     tool: str
+    version: str = ""
+    """Of the tool, where its author tells versions apart."""
     arguments: Payload = NOTHING
     meta: Payload = NOTHING
     identity: Payload | UnsetType = UNSET
+
+    @property
+    def full_name(self) -> str:
+        """What a worker must know to run it."""
+        return full_name(self.tool, self.version)
+
+
+def full_name(tool: str, version: str) -> str:
+    return f"{tool}@{version}" if version else tool
 
 
 class Lease(_Value, frozen=True, kw_only=True):

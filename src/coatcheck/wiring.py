@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from coatcheck.engine import Engine
-from coatcheck.errors import BadStoreURL, InvalidArgument, KeyRefused
+from coatcheck.errors import BadStoreURL, InvalidArgument, KeyRefused, StoreUnavailable
 from coatcheck.policy import Duration, Policy, Terms, duration
 from coatcheck.runners.loop import on_loop
 from coatcheck.runners.process import in_process
@@ -26,6 +27,10 @@ from coatcheck.stores.sqlite.store import SQLiteStore
 from coatcheck.tool import Tool, Work
 
 KEY_VARIABLE = "COATCHECK_KEY"
+_REDIS = ("redis", "coatcheck.stores.redis.store", "RedisStore")
+_POSTGRES = ("postgres", "coatcheck.stores.postgres.store", "PostgresStore")
+_DRIVEN = {"redis": _REDIS, "rediss": _REDIS, "postgresql": _POSTGRES, "postgres": _POSTGRES}
+"""By scheme: the extra that brings the driver, and where the store is."""
 
 
 @asynccontextmanager
@@ -37,7 +42,8 @@ async def open_engine(url: str, *, policy: Policy = Policy(), key: str | None = 
 
 @asynccontextmanager
 async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Store]:
-    """Open a store: `memory://`, or `sqlite:///tasks.db`, `sqlite:////var/lib/tasks.db`, `sqlite:///~/tasks.db`.
+    """Open a store: `memory://`, `sqlite:///tasks.db`, `sqlite:////var/lib/tasks.db`, `sqlite:///~/tasks.db`,
+    `redis://host:6379/0?prefix=coatcheck` (also `rediss://`), `postgresql://user@host/database?schema=coatcheck`.
 
     With `key` or COATCHECK_KEY set, all but what is indexed is encrypted at rest: arguments, answers, messages,
     journal, results and identity. Ids, owners, tool names, idempotency keys, states and times stay readable.
@@ -52,8 +58,11 @@ async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Stor
     codec = _codec(os.environ.get(KEY_VARIABLE) if key is None else key)
     if parts.scheme == "memory":
         yield MemoryStore()
-    else:
+    elif parts.scheme == "sqlite":
         async with SQLiteStore(_path(url, parts.path), codec) as store:
+            yield store
+    else:
+        async with _driven(parts.scheme)(url, codec) as store:
             yield store
 
 
@@ -107,11 +116,33 @@ def _split(url: str) -> Any:
         parts = urlsplit(url)
     except (ValueError, AttributeError, TypeError):
         parts = None
-    if parts is None or parts.scheme not in ("memory", "sqlite"):
-        raise BadStoreURL(f"{url!r} names no store; use memory:// or sqlite:///path/to/tasks.db.")
+    if parts is None or parts.scheme not in ("memory", "sqlite", *_DRIVEN):
+        raise BadStoreURL(
+            f"{_without_password(url)!r} names no store; use sqlite:///path/to/tasks.db, redis://, postgresql://"
+            " or memory://."
+        )
+    if parts.scheme in _DRIVEN:
+        return parts
     if parts.query or parts.fragment or parts.netloc or (parts.scheme == "memory" and parts.path):
         raise BadStoreURL(f"{url!r} has parts that mean nothing here; use memory:// or sqlite:///path/to/tasks.db.")
     return parts
+
+
+def _without_password(url: object) -> object:
+    return re.sub(r"//[^@/]*@", "//***@", url) if isinstance(url, str) else url
+
+
+def _driven(scheme: str) -> Any:
+    """Return the class of a store that needs a driver, which is only imported when it is used."""
+    extra, module, name = _DRIVEN[scheme]
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("coatcheck"):
+            raise
+        raise StoreUnavailable(
+            f"A store at {scheme}:// needs one more package; run: pip install 'coatcheck[{extra}]'"
+        ) from error
 
 
 def _path(url: str, path: str) -> Path:

@@ -52,8 +52,10 @@ class SlowStore:
         await self._turns()
         return await self._store.journal(task_id, after=after, limit=limit)
 
-    async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
-        return await self._store.waiting(tools, limit=limit, timeout=timeout)
+    async def waiting(
+        self, tools: Collection[str], *, limit: int, timeout: float, is_for_others: bool = False
+    ) -> Sequence[Task]:
+        return await self._store.waiting(tools, limit=limit, timeout=timeout, is_for_others=is_for_others)
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
         return await self._store.overdue(now, limit=limit)

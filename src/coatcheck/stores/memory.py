@@ -72,10 +72,16 @@ class MemoryStore:
     async def journal(self, task_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         return self._journals.get(task_id, [])[after : after + limit]
 
-    async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
+    async def waiting(
+        self, tools: Collection[str], *, limit: int, timeout: float, is_for_others: bool = False
+    ) -> Sequence[Task]:
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
-            found = [task for task in self._unfinished.values() if task.is_waiting and task.call.tool in tools]
+            found = [
+                task
+                for task in self._unfinished.values()
+                if task.is_waiting and (task.call.full_name in tools) is not is_for_others
+            ]
             left = deadline - asyncio.get_running_loop().time()
             if found or left <= 0:
                 return sorted(found, key=lambda task: task.position)[:limit]

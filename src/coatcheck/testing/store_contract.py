@@ -27,7 +27,7 @@ from coatcheck.lifecycle import (
 )
 from coatcheck.payload import Payload, encode
 from coatcheck.store import EVERYONE, Query, Store
-from coatcheck.task import Failure, InputRequest, Position, Progress, Task
+from coatcheck.task import Failure, InputRequest, Position, Progress, Task, ToolCall
 from coatcheck.testing.builders import NOW, a_task, an_entry
 
 Check = Callable[[Store], Awaitable[None]]
@@ -244,6 +244,20 @@ async def waiting_lists_unheld_work_oldest_first(store: Store) -> None:
     assert _ids(await store.waiting({"slow"}, limit=10, timeout=0)) == ["old", "again", "young"]
     assert _ids(await store.waiting({"slow", "other"}, limit=2, timeout=0)) == ["other", "old"]
     assert _ids(await store.waiting({"unknown"}, limit=10, timeout=0)) == []
+
+
+@check
+async def waiting_tells_versions_of_a_tool_apart_and_what_is_left_for_others(store: Store) -> None:
+    for task in (a_task("old", age=5), a_task("other", age=7, tool="other"), a_task("held", age=9, tool="third")):
+        await store.insert(task)
+    call = ToolCall(tool="slow", version="2")
+    await store.insert(msgspec.structs.replace(a_task("new", age=6), call=call))
+    await store.replace(_after(a_task("held", age=9, tool="third"), Claimed("w", _LATER)))
+    assert _ids(await store.waiting({"slow"}, limit=10, timeout=0)) == ["old"]
+    assert _ids(await store.waiting({"slow@2"}, limit=10, timeout=0)) == ["new"]
+    assert _ids(await store.waiting({"slow"}, limit=10, timeout=0, is_for_others=True)) == ["other", "new"]
+    assert _ids(await store.waiting((), limit=1, timeout=0, is_for_others=True)) == ["other"]
+    assert _ids(await store.waiting({"slow", "slow@2", "other"}, limit=10, timeout=0, is_for_others=True)) == []
 
 
 @check

@@ -39,7 +39,7 @@ class Operations:
 
     def insert(self, task: Task, quota: int | None) -> Operation[Task]:
         created_at = microseconds(task.created_at)
-        names = (number_of(task.id), task.id, task.owner, task.call.tool, task.idempotency_key)
+        names = (number_of(task.id), task.id, task.owner, task.call.full_name, task.idempotency_key)
         row = (*self._columns(task), *names, created_at)
         keys = _keys(task)
 

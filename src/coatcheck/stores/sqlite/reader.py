@@ -31,6 +31,11 @@ _KEY_IDS = (  # hops from one id to the next, where `distinct` would read the wh
     " select (select min(sealed_by) from {0} where sealed_by > x) from k where x is not null)"
     " select x from k where x is not null"
 )
+_WAITING_TOOLS = (
+    "with recursive k(x) as (select min(tool) from task where state = 0 union all"
+    " select (select min(tool) from task where state = 0 and tool > x) from k where x is not null)"
+    " select x from k where x is not null"
+)
 
 
 class Reader:
@@ -78,7 +83,9 @@ class Reader:
         )
         return [self._codec.load_entry(body, task_id, owner, number) for owner, number, body in rows]
 
-    def waiting(self, tools: Collection[str], limit: int) -> Sequence[Task]:
+    def waiting(self, tools: Collection[str], limit: int, *, is_for_others: bool) -> Sequence[Task]:
+        if is_for_others:
+            tools = {tool for (tool,) in self._rows(_WAITING_TOOLS, ())}.difference(tools)
         return self._readable(limit, lambda limit: self._waiting(tools, limit))
 
     def overdue(self, now: datetime, limit: int) -> Sequence[Task]:

@@ -82,13 +82,15 @@ class SQLiteStore:
     async def journal(self, task_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         return self._reader.journal(task_id, after, limit)
 
-    async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
+    async def waiting(
+        self, tools: Collection[str], *, limit: int, timeout: float, is_for_others: bool = False
+    ) -> Sequence[Task]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while True:
             alarm = self._waiters.arm(WORK, deadline - loop.time())
             try:
-                found = self._reader.waiting(tools, limit)
+                found = self._reader.waiting(tools, limit, is_for_others=is_for_others)
                 if found or deadline <= loop.time():
                     return found
                 await alarm

@@ -1,0 +1,77 @@
+"""A database's process: on a port that was free, killed and started again where it was."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGTERM, Signals
+from typing import Any
+
+PATIENCE = 60
+"""Seconds to wait for what should come soon, on however busy a machine."""
+
+_TRIES_PER_SECOND = 50
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def as_user(user: str | None) -> dict[str, Any]:
+    """Return what makes a process another user's; None: ours."""
+    return {"user": user, "group": os.getgid(), "extra_groups": []} if user else {}
+
+
+class DatabaseProcess:
+    def __init__(self, command: Sequence[str | Path], port: int, user: str | None = None) -> None:
+        self._command, self.port = [str(word) for word in command], port
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the server
+        self._manner: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "stdout": self._said}
+        self._manner |= {"stderr": subprocess.STDOUT, **as_user(user)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, also again, and wait until somebody listens at its port."""
+        for _ in range(PATIENCE * _TRIES_PER_SECOND):
+            if self._process is None or self._process.poll() is not None:  # what a killed one held is free a bit later
+                self._process = subprocess.Popen[bytes](self._command, **self._manner)
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", self.port), PATIENCE):
+                return
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1 / _TRIES_PER_SECOND)
+        raise AssertionError(f"Nobody listens at port {self.port}: {self.words()}")
+
+    def signal(self, number: Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once, without a word."""
+        assert self._process
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def stop(self, number: Signals = SIGTERM) -> None:
+        """Ask it to end, and wait for that."""
+        if self._process and self._process.poll() is None:
+            self.signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(20)
+                return
+            self.kill()
+
+    def words(self) -> str:
+        """Return what it said so far."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")
