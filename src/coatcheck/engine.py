@@ -72,6 +72,8 @@ class Engine:
             QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
         """
         _check_name("tool", tool)
+        if terms.version:
+            _check_name("version", terms.version)
         if owner is not None:
             _check_name("owner", owner)
         if idempotency_key is not None:
@@ -82,6 +84,7 @@ class Engine:
             owner=owner,
             call=ToolCall(
                 tool=tool,
+                version=terms.version,
                 arguments=_encode_object("arguments", arguments),
                 meta=_encode_object("meta", meta),
                 identity=UNSET if identity is None else _encode_object("identity", identity),
@@ -204,11 +207,18 @@ class Engine:
     # For workers
 
     async def waiting(self, tools: Collection[str], *, limit: int, timeout: float) -> Sequence[Task]:
-        """Return tasks of `tools` that need a worker; if there are none, wait up to `timeout` seconds for one."""
+        """Return tasks that need a worker for one of `tools`, by full name; if there are none, wait `timeout` seconds
+        for one.
+        """
         offered = await self._store.waiting(tools, limit=limit, timeout=timeout)
         # What has expired would be offered again and again, in place of others, until the next sweep.
         await asyncio.gather(*(self._store.delete(task) for task in offered if self._is_expired(task)))
         return [task for task in offered if not self._is_expired(task)]
+
+    async def unknown(self, tools: Collection[str]) -> Task | None:
+        """Return the task that has waited longest for a worker that knows more than `tools`, by full name."""
+        offered = await self._store.waiting(tools, limit=1, timeout=0, is_for_others=True)
+        return next(iter(offered), None)
 
     async def claim(self, offered: Sequence[Task], worker: str) -> Sequence[Task]:
         """Take these tasks for `worker`; return those that nobody else took first."""

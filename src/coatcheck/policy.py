@@ -63,6 +63,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """None: unlimited, where the operator allows it."""
     poll_interval: Duration | None = None
     resumable: bool = False
+    version: str = ""
+    """Of the tool: a worker runs a task only if it knows that version of it."""
 
 
 def lifetime(policy: Policy, terms: Terms) -> timedelta | None:

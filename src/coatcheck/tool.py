@@ -9,6 +9,7 @@ import msgspec
 
 from coatcheck.context import TaskContext
 from coatcheck.policy import Duration, Terms
+from coatcheck.task import full_name
 
 Work = Callable[[TaskContext, Mapping[str, Any]], Awaitable[Any]]
 """Runs one call with its arguments and returns something that has a JSON form."""
@@ -27,5 +28,12 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     work: Work
     terms: Terms = Terms()
+    accepts: tuple[str, ...] = ()
+    """Older versions whose tasks it can run as well; the empty one is of before there were versions."""
     timeout: Duration | None = None
     """How long one run may take, not counting the time it waits for answers."""
+
+    @property
+    def full_names(self) -> list[str]:
+        """What tasks are called that it can run."""
+        return [full_name(self.name, version) for version in dict.fromkeys((self.terms.version, *self.accepts))]

@@ -66,6 +66,11 @@ async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Stor
             yield store
 
 
+def without_password(url: str) -> str:
+    """Return a store's URL as it may be shown."""
+    return re.sub(r"//([^@:/]*):[^@]*@", r"//\1:***@", url) if isinstance(url, str) else url  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
 def tool(
     function: Callable[..., Any],
     *,
@@ -118,7 +123,7 @@ def _split(url: str) -> Any:
         parts = None
     if parts is None or parts.scheme not in ("memory", "sqlite", *_DRIVEN):
         raise BadStoreURL(
-            f"{_without_password(url)!r} names no store; use sqlite:///path/to/tasks.db, redis://, postgresql://"
+            f"{without_password(url)!r} names no store; use sqlite:///path/to/tasks.db, redis://, postgresql://"
             " or memory://."
         )
     if parts.scheme in _DRIVEN:
@@ -126,10 +131,6 @@ def _split(url: str) -> Any:
     if parts.query or parts.fragment or parts.netloc or (parts.scheme == "memory" and parts.path):
         raise BadStoreURL(f"{url!r} has parts that mean nothing here; use memory:// or sqlite:///path/to/tasks.db.")
     return parts
-
-
-def _without_password(url: object) -> object:
-    return re.sub(r"//[^@/]*@", "//***@", url) if isinstance(url, str) else url
 
 
 def _driven(scheme: str) -> Any:

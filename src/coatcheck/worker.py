@@ -39,6 +39,10 @@ class Worker:
         self.name = name_worker()
         self._engine, self._grace = engine, duration("grace", grace)
         self._tools: dict[str, Tool] = {}
+        self._runnable: dict[str, Tool] = {}
+        """The tools by what tasks are called that they can run; never changed, only replaced."""
+        self._strangers: set[str] = set()
+        """What waits for other workers, as far as that has been said."""
         self._free = slots
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -57,7 +61,14 @@ class Worker:
         """Take one more tool, also while running; `replace` one of the same name, if there is one."""
         if tool.name in self._tools and not replace:
             raise InvalidArgument(f"There is a tool {tool.name!r} already; give this one another name.")
+        self._forget(tool.name)
         self._tools[tool.name] = tool
+        self._runnable = {**self._runnable, **dict.fromkeys(tool.full_names, tool)}
+        self._poll_anew()
+
+    def remove(self, name: str) -> None:
+        """Run no more tasks of this tool than those under way; what waits is for others."""
+        self._forget(name)
         self._poll_anew()
 
     async def __aenter__(self) -> Self:
@@ -134,7 +145,7 @@ class Worker:
         idempotency_key: str | None,
         **rest: Any,
     ) -> Task:
-        is_started, task_id = False, self._engine.new_id()
+        is_started, task_id, tools = False, self._engine.new_id(), self._runnable
         self._unstarted.add(task_id)
         try:
             task = await self._engine.submit(
@@ -147,7 +158,7 @@ class Worker:
             if is_ours and task.id in self._unstarted:
                 is_started = True
                 self._unstarted.discard(task.id)
-                self._start(task)
+                self._start(task, tools)
             self._unstarted.discard(task_id)
         except Exception as error:
             if idempotency_key is None or not isinstance(error, StoreError):  # else a repeat may find it written
@@ -161,6 +172,7 @@ class Worker:
     async def _claim(self) -> None:
         while await self._has_room.wait() and not self._is_stopping:
             try:
+                tools = self._runnable
                 offered = await self._offers()
                 room = self._reserve(len(offered))
                 claimed: Sequence[Task] = ()
@@ -169,14 +181,14 @@ class Worker:
                 finally:
                     self._release(room - len(claimed))
                 for task in claimed:
-                    self._start(task)
+                    self._start(task, tools)
             except Exception as error:
                 _complain("Cannot claim tasks just now", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _offers(self) -> Sequence[Task]:
         """Wait for work. Only the waiting is ever interrupted: a claim under way is carried through."""
-        poll = self._engine.waiting(tuple(self._tools), limit=max(self._free, 1), timeout=_LONG_POLL_SECONDS)
+        poll = self._engine.waiting(tuple(self._runnable), limit=max(self._free, 1), timeout=_LONG_POLL_SECONDS)
         self._poll = asyncio.ensure_future(poll)
         await asyncio.wait((self._poll,))
         return () if self._is_stopping or self._poll.cancelled() else self._poll.result()
@@ -191,18 +203,38 @@ class Worker:
             began = loop.time()
             try:
                 await self._engine.sweep()
+                await self._note_strangers()
             except Exception as error:
                 _complain("Cannot look after lost and expired tasks just now", error)
             # Workers that started together should not sweep together, nor may thousands of tasks make it all they do.
             pause = self._engine.policy.lease.total_seconds() / 4
             await asyncio.sleep(max(pause, _SWEEP_SHARE * (loop.time() - began)) * random.uniform(0.8, 1.2))
 
-    def _start(self, task: Task) -> None:
-        """Run a task this worker holds, in a slot already reserved for it.
+    async def _note_strangers(self) -> None:
+        """Say once, of each tool that is not known here, that its tasks wait."""
+        known = {*self._runnable, *self._strangers}
+        while task := await self._engine.unknown(known):
+            name = task.call.full_name
+            known.add(name)
+            self._strangers.add(name)
+            versions = ", ".join(sorted(other for other, tool in self._runnable.items() if tool.name == task.call.tool))
+            logger.warning(
+                "Task %s waits for a worker that knows %s; this one knows %s, and leaves it to others",
+                task.id,
+                name,
+                versions or "no tool of that name",
+            )
+
+    def _forget(self, name: str) -> None:
+        self._runnable = {full_name: tool for full_name, tool in self._runnable.items() if tool.name != name}
+        self._tools.pop(name, None)
+
+    def _start(self, task: Task, tools: Mapping[str, Tool]) -> None:
+        """Run a task this worker holds, in a slot already reserved for it, by one of the `tools` it was offered for.
 
         Its context variables are the worker's, also if a request handed it in: it must run alike after a restart.
         """
-        tool = self._tools[task.call.tool]
+        tool = tools[task.call.full_name]
         self._runs.add(self._context.copy().run(Execution, self._engine, task, tool, self._ended))
         self._is_idle.clear()
 

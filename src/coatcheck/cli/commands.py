@@ -22,6 +22,7 @@ SUMMARIES = {
     "answer": (_TASKS, "Answer what a task asks."),
     "cancel": (_TASKS, "Cancel a task."),
     "serve": (_SERVING, "Serve an MCP server's tools, with tasks."),
+    "worker": (_SERVING, "Run the tasks of servers that share its store."),
     "proxy": (_SERVING, "Give tasks to any MCP servers: stand between them and their clients."),
 }
 

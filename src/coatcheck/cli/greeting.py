@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -13,6 +14,7 @@ from mcp.server.mcpserver import MCPServer
 import coatcheck
 from coatcheck.cli.logs import LogFormat
 from coatcheck.server.tasks import tasks_of
+from coatcheck.wiring import without_password
 
 logger = logging.getLogger("coatcheck.serve")
 
@@ -33,12 +35,16 @@ def greet(
     said |= {"servers": servers} if servers is not None else {"tools": ", ".join(tools) or "none"}
     if tasks := tasks_of(server):
         described = {} if servers is not None else {"tasks": ", ".join(tasks.describe()) or "none"}
-        said |= {**described, "store": tasks.url(server.name)}
+        said |= {**described, "store": without_password(tasks.url(server.name))}
     if workers > 1:
         said["workers"] = f"{workers} processes"
-    title = f"coatcheck {coatcheck.__version__}: {server.name}"
+    announce(server.name, said, form)
+
+
+def announce(what: str, said: Mapping[str, str], form: LogFormat) -> None:
+    title = f"coatcheck {coatcheck.__version__}: {what}"
     if form is LogFormat.JSON:
-        logger.info(title, extra={"fields": said})
+        logger.info(title, extra={"fields": dict(said)})
     else:
         lines = (f"  {name:9} {value}" for name, value in said.items())
         print("\n".join((title, *lines)), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Several processes that serve one address on one store. One that dies is replaced; when the first ends, all end."""
+"""Several processes that do the same on one store. One that dies is replaced; when the first ends, all end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import multiprocessing
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 
-from coatcheck.cli.http import serve_http
-from coatcheck.cli.logs import LogFormat, configure_logs
-from coatcheck.cli.target import load_server
 from coatcheck.server.task_server import STATE_KEY_VARIABLE
 
 logger = logging.getLogger("coatcheck.serve")
@@ -26,13 +23,14 @@ _LOOK_SECONDS = 1.0
 
 
 class Processes:
-    def __init__(self, target: str, bound: socket.socket, path: str, form: LogFormat, level: str) -> None:
-        self._arguments = (target, bound, path, form, level, os.getpid())
+    def __init__(self, run: Callable[..., int], *arguments: object) -> None:
+        """`run`, with `arguments`, is what each of them does; it returns the exit code."""
+        self._arguments = (run, arguments, os.getpid())
         self._is_stopping = False
         self._children: list[SpawnProcess] = []
 
     def serve(self, count: int) -> int:
-        """Serve with `count` processes until told to stop; return the exit code."""
+        """Run `count` processes until told to stop; return the exit code."""
         # What one process gives a client to bring back, another must be able to read.
         os.environ.setdefault(STATE_KEY_VARIABLE, secrets.token_hex(32))
         for sig in (signal.SIGINT, signal.SIGTERM):
@@ -46,7 +44,7 @@ class Processes:
         return 0
 
     def _start(self) -> SpawnProcess:
-        child = multiprocessing.get_context("spawn").Process(target=_serve, args=self._arguments)
+        child = multiprocessing.get_context("spawn").Process(target=_child, args=self._arguments)
         child.start()
         return child
 
@@ -64,11 +62,9 @@ class Processes:
             child.terminate()
 
 
-def _serve(target: str, bound: socket.socket, path: str, form: LogFormat, level: str, parent: int) -> None:
-    server = load_server(target)
-    configure_logs(form, level)
+def _child(run: Callable[..., int], arguments: tuple[object, ...], parent: int) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    sys.exit(serve_http(server, bound, path, is_alone=False))
+    sys.exit(run(*arguments))
 
 
 def _end_with(parent: int) -> None:

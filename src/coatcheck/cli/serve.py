@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from coatcheck.cli.greeting import greet
 from coatcheck.cli.http import bind, serve_http
 from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.processes import Processes
-from coatcheck.cli.serving import Format, LenientHeaders, Level, Path, check_path
+from coatcheck.cli.serving import STORE_HELP, Format, LenientHeaders, Level, Path, Target, check_path
 from coatcheck.cli.stdio import serve_stdio
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
@@ -24,14 +25,9 @@ from coatcheck.server.tasks import tasks_of
 DEFAULT_ADDRESS = "127.0.0.1:8000"
 
 
-Target = Annotated[str, typer.Argument(help="The server: `module:server`, or `path/to/file.py:server`.")]
 Address = Annotated[str | None, typer.Option(help=f"Serve streamable HTTP at host:port. [default: {DEFAULT_ADDRESS}]")]
 Stdio = Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")]
-_STORE_HELP = (
-    "Where tasks are kept, as `sqlite:///tasks.db`. "
-    "[default: what the server says, else a file in the user's state folder]"
-)
-StoreURL = Annotated[str | None, typer.Option(help=_STORE_HELP, envvar=STORE_VARIABLE)]
+StoreURL = Annotated[str | None, typer.Option(help=f"Where tasks are kept, {STORE_HELP}", envvar=STORE_VARIABLE)]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that serve and run tasks, on one store.")]
 _CONCURRENCY_HELP = (
     "Tasks a process runs at once; 0 leaves them to others on the store. [default: what the server says, else 10000]"
@@ -76,8 +72,14 @@ def serve(
     with closing(bind(http or DEFAULT_ADDRESS)) as bound:
         greet(server, bound, path, workers, log_format)
         if workers > 1:
-            raise typer.Exit(Processes(target, bound, path, log_format, log_level).serve(workers))
+            raise typer.Exit(Processes(_run, target, bound, path, log_format, log_level).serve(workers))
         raise typer.Exit(serve_http(server, bound, path, is_alone=True))
+
+
+def _run(target: str, bound: socket.socket, path: str, form: LogFormat, level: str) -> int:
+    server = load_server(target)
+    configure_logs(form, level)
+    return serve_http(server, bound, path, is_alone=False)
 
 
 def _set_environment(store: str | None, concurrency: int | None, is_lenient: bool) -> None:
@@ -96,5 +98,5 @@ def _check(server: MCPServer[Any], workers: int) -> None:
     if tasks is None:
         return
     if tasks.url(server.name).startswith("memory:") and (workers > 1 or tasks.slots() == 0):
-        raise InvalidArgument("Processes cannot share memory://; name a file, as --store sqlite:///tasks.db.")
+        raise InvalidArgument("Processes cannot share memory://; name a store, as --store sqlite:///tasks.db.")
     asyncio.run(tasks.check(server.name))

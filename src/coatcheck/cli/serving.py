@@ -9,6 +9,11 @@ import typer
 from coatcheck.cli.logs import LogFormat
 from coatcheck.errors import InvalidArgument
 
+Target = Annotated[str, typer.Argument(help="The server: `module:server`, or `path/to/file.py:server`.")]
+STORE_HELP = (
+    "as `sqlite:///tasks.db`, `redis://host/0` or `postgresql://user@host/database`. "
+    "[default: what the server says, else a file in the user's state folder]"
+)
 Path = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
 _LENIENT_HELP = "Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."
 LenientHeaders = Annotated[bool, typer.Option("--lenient-headers", help=_LENIENT_HELP)]

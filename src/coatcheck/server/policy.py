@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Literal, get_args
 
@@ -29,6 +30,10 @@ class TaskPolicy:
     poll_interval: Duration | UnsetType = UNSET
     timeout: Duration | UnsetType | None = UNSET
     """How long one run may take, not counting the time it waits for answers."""
+    version: str | UnsetType = UNSET
+    """Of the tool, for rolling upgrades: tasks of a version are run by workers that know that version."""
+    accepts: Sequence[str] | UnsetType = UNSET
+    """Older versions whose tasks this one can run as well; "" is of before the tool had versions."""
     resumable: bool | UnsetType = UNSET
     """Run again after its worker was lost, with recorded steps and answers replayed; otherwise fail, and say so."""
     promote_after: Duration | UnsetType | None = UNSET
@@ -48,6 +53,8 @@ class TaskPolicy:
             value: Duration | UnsetType | None = getattr(self, name)
             if value is not UNSET and (value is not None or name == "poll_interval"):
                 duration(name, value)  # pyright: ignore[reportArgumentType]
+        if isinstance(self.accepts, str):
+            raise InvalidArgument(f"accepts takes a list of versions, not a text; write accepts=[{self.accepts!r}].")
 
     def over(self, default: TaskPolicy) -> TaskPolicy:
         """Return this policy with what it leaves out taken from `default`."""
@@ -56,7 +63,17 @@ class TaskPolicy:
 
     def terms(self) -> Terms:
         poll_interval = None if self.poll_interval is UNSET else self.poll_interval
-        return Terms(ttl=self.ttl, poll_interval=poll_interval, resumable=self.resumable is True)
+        return Terms(
+            ttl=self.ttl,
+            poll_interval=poll_interval,
+            resumable=self.resumable is True,
+            version="" if self.version is UNSET else self.version,
+        )
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Return the older versions it can run as well."""
+        return () if self.accepts is UNSET else tuple(self.accepts)
 
     @property
     def limit(self) -> Duration | None:

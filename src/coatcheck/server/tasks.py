@@ -30,6 +30,7 @@ from coatcheck.wiring import open_store
 
 logger = logging.getLogger("coatcheck")
 _BUILT_IN = TaskPolicy("forbidden")
+_BUILT_IN_TASK = TaskPolicy("optional")
 
 
 class Tasks(Extension):
@@ -70,7 +71,7 @@ class Tasks(Extension):
         any session, as after a restart. `fallback_tools=False` gives clients without tasks no tickets. `subscriptions`
         is the server's own, if it has one; without it, `ctx.notify_…` is for plain calls only.
         """
-        self._default = policy_of(default).over(_BUILT_IN)
+        self._default = policy_of(default)
         self._settings = Settings(
             store=store,
             concurrency=concurrency,
@@ -106,7 +107,8 @@ class Tasks(Extension):
 
     def add(self, function: Callable[..., Any], name: str, task: TaskWish | None = None) -> Callable[..., Any]:
         """Return what to register with the server under `name` in place of `function`. Works at any time."""
-        policy = policy_of(task).over(self._default)
+        # Whoever says anything of a tool's tasks wants them.
+        policy = policy_of(task).over(self._default).over(_BUILT_IN if task is None else _BUILT_IN_TASK)
         lifetime(self._settings.policy, policy.terms())  # refuse now what would be refused in every call
         return self._parts.toolbox.add(function, name, policy)
 

@@ -85,7 +85,10 @@ class Calls:
         terms = self._toolbox.policies[name].terms()
         if ttl is not UNSET:
             terms = msgspec.structs.replace(terms, ttl=ttl)
-        return await served.engine.submit(name, arguments, terms=terms, **wishes)
+        task = await served.engine.submit(name, arguments, terms=terms, **wishes)
+        if made:
+            made(task)
+        return task
 
     async def _run(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         if params.name in self._toolbox.plain or params.name in self._toolbox.policies:

@@ -50,6 +50,8 @@ class Toolbox:
         self.policies.pop(name, None)
         self.simple.pop(name, None)
         self.plain.discard(name)
+        if self._runtime.is_running and (worker := self._runtime.running.worker):
+            worker.remove(name)
 
     def note_simple(self, function: Callable[..., Any], name: str) -> None:
         """Remember how to validate a tool's arguments, if they are all it takes: then it can be handed in directly."""
@@ -71,4 +73,4 @@ class Toolbox:
             simple = self.simple.get(name)
             return run_body(self._runtime.running, context, arguments, simple is None or simple.takes_context)
 
-        return Tool(name=name, work=work, terms=policy.terms(), timeout=policy.limit)
+        return Tool(name=name, work=work, terms=policy.terms(), accepts=policy.also, timeout=policy.limit)
