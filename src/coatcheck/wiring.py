@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -77,6 +77,8 @@ def tool(
     name: str | None = None,
     runs: Literal["auto", "process"] = "auto",
     resumable: bool = False,
+    version: str = "",
+    accepts: Sequence[str] = (),
     timeout: Duration | None = None,
     ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
     poll_interval: Duration | None = None,
@@ -85,6 +87,7 @@ def tool(
 
     An async function runs on the event loop with a `TaskContext`, any other in a thread with a `SyncContext`;
     `runs="process"` gives it a process of its own. `resumable`: run again if its worker was lost, instead of failing.
+    Workers run tasks of the `version`s of tools they know, and of older ones a tool `accepts`.
     """
     if not callable(function):
         raise InvalidArgument(f"A tool is made of a function, not of {type(function).__name__}.")
@@ -94,8 +97,9 @@ def tool(
     for wish, value in (("timeout", timeout), ("poll_interval", poll_interval), ("ttl", ttl)):
         if value is not None and value is not msgspec.UNSET:
             duration(wish, value)
-    terms = Terms(ttl=ttl, poll_interval=poll_interval, resumable=resumable)
-    return Tool(name=name, work=_runner(function, runs)(function), terms=terms, timeout=timeout)
+    terms = Terms(ttl=ttl, poll_interval=poll_interval, resumable=resumable, version=version)
+    work = _runner(function, runs)(function)
+    return Tool(name=name, work=work, terms=terms, accepts=tuple(accepts), timeout=timeout)
 
 
 def _runner(function: Callable[..., Any], runs: str) -> Callable[[Callable[..., Any]], Work]:

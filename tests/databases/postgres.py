@@ -44,6 +44,9 @@ class Postgres:
         words = [word for setting in settings for word in ("-c", setting)]
         self.process = DatabaseProcess([binaries / "postgres", "-D", data, *words], port, self._user)
         self.process.start()
+        ready = [binaries / "pg_isready", "--quiet", "--host=127.0.0.1", f"--port={port}"]
+        while subprocess.run(ready, check=False, timeout=PATIENCE).returncode:
+            pass
 
     @property
     def address(self) -> str:

@@ -25,7 +25,7 @@ from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
 from coatcheck.server.polling import PollLimit
 from coatcheck.server.runtime import Running
 from coatcheck.server.settings import Lifespan, Settings
-from coatcheck.task import Task
+from coatcheck.task import Task, full_name
 from coatcheck.wiring import open_store
 
 logger = logging.getLogger("coatcheck")
@@ -180,7 +180,8 @@ class Tasks(Extension):
 
     def describe(self) -> list[str]:
         """Return the tools that may be tasks, and how, for people to read."""
-        return [f"{name} ({policy.mode})" for name, policy in sorted(self._parts.toolbox.policies.items())]
+        policies = sorted(self._parts.toolbox.policies.items())
+        return [f"{full_name(name, policy.terms().version)} ({policy.mode})" for name, policy in policies]
 
     # For the shorter way
 
