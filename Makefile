@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix conformance bench clean
+.PHONY: help demo test check fix chaos conformance bench clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ static: $(READY)
 fix: $(READY) ## format, and mend what the linter can
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
+
+chaos: $(READY) ## kill, stop and cut off everything for ten minutes, on every store (MINUTES=, SEED=)
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 conformance: $(READY) ## the official conformance suite against our server, as a table
 	@$(BIN)/python -m tests.conformance

@@ -7,8 +7,10 @@ import pytest
 
 from coatcheck import new_key, open_store
 from coatcheck.store import Store
+from tests.databases.fixtures import new_url
 
-STORES = ("memory", "sqlite", "sealed")
+STORES = ("memory", "sqlite", "redis", "postgres")
+SEALED = ("sqlite-sealed", "redis-sealed", "postgres-sealed")
 
 
 @pytest.fixture
@@ -19,6 +21,6 @@ def anyio_backend() -> str:
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
     """Every store in turn, empty."""
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/tasks.db"
-    async with open_store(url, key=new_key() if request.param == "sealed" else None) as opened:
+    kind, _, is_sealed = request.param.partition("-")
+    async with open_store(new_url(kind, tmp_path), key=new_key() if is_sealed else None) as opened:
         yield opened

@@ -163,7 +163,7 @@ def test_a_value_out_of_range_is_refused(option: str, value: str, refused: Refus
 
 
 STORES = {
-    "redis://x": "names no store",
+    "mysql://x": "names no store",
     "sqlite:///": "names no file",
     "sqlite:////proc/nowhere/tasks.db": "Cannot write",
 }
@@ -180,9 +180,9 @@ def test_a_store_that_cannot_be_used_ends_the_server(url: str, folder: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", [("--http", ":0"), ("--stdio",)], ids=["http", "stdio"])
 def test_a_store_that_cannot_be_used_is_told_in_a_sentence(transport: tuple[str, ...], folder: Path) -> None:
-    done = run(folder, "serve", "app", *transport, COATCHECK_STORE="redis://x")
+    done = run(folder, "serve", "app", *transport, COATCHECK_STORE="mysql://x")
     assert done.returncode == 2
-    assert STORES["redis://x"] in sentence(done.stderr)
+    assert STORES["mysql://x"] in sentence(done.stderr)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.crash.children import Child
+from tests.databases.fixtures import new_url
 from tests.forked import fork
 from tests.requirements.marks import requirement
 from tests.server.programs import build, run
@@ -19,9 +20,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 Start = Callable[[], Awaitable[Child]]
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/tasks.db"
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return new_url(request.param, tmp_path)
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ import pytest
 
 from coatcheck.store import Store
 from coatcheck.testing.store_contract import CHECKS, Check
+from tests.conftest import SEALED, STORES
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("store", [*STORES, *SEALED], indirect=True)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_store(check: Check, store: Store) -> None:
+async def test_x04_store(check: Check, store: Store) -> None:
     await check(store)
