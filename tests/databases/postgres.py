@@ -57,6 +57,7 @@ class Postgres:
 
     def close(self) -> None:
         self.process.stop(signal.SIGQUIT)
+        self.process.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _binaries(self, version: int) -> Path:

@@ -71,6 +71,10 @@ class DatabaseProcess:
                 return
             self.kill()
 
+    def close(self) -> None:
+        """Be done with it, once it has ended."""
+        self._said.close()
+
     def words(self) -> str:
         """Return what it said so far."""
         said = self._said.fileno()  # read where nobody writes: the server has the same place in the file

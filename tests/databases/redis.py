@@ -31,4 +31,5 @@ class Redis:
 
     def close(self) -> None:
         self.process.kill()
+        self.process.close()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -37,7 +37,7 @@ def serve(port: int, workers: int, environment: dict[str, str]) -> None:
 Start = Callable[..., Awaitable[str]]
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["postgres"])
 async def start(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Start]:
     """Start uvicorn with the application; all of a test share a store."""
     children: list[Child] = []
