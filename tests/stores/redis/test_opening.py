@@ -1,0 +1,240 @@
+"""What is looked at when a store is opened, and what is said of it: in one line, with what to do."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import hiredis
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from coatcheck import BadStoreURL, KeyRefused, new_key, open_store
+from coatcheck.errors import StoreError, StoreUnavailable, StoreUnusable
+from coatcheck.lifecycle import advance
+from coatcheck.store import EVERYONE, Query
+from coatcheck.stores.redis import link
+from coatcheck.testing.builders import NOW, a_task
+from tests.databases.fixtures import new_url, the_redis
+from tests.databases.redis import Redis
+from tests.stores.redis.helpers import CLAIMED, ask, ids, keep
+from tests.stores.redis.proxy import Proxy
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return new_url("redis", tmp_path)
+
+
+@pytest.fixture
+def own_server() -> Generator[Redis]:
+    server = Redis()
+    yield server
+    server.close()
+
+
+async def refusal(url: str, kind: type[StoreError], key: str | None = None) -> str:
+    with pytest.raises(kind) as refused:
+        async with open_store(url, key=key):
+            pass
+    assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+    return str(refused.value)
+
+
+# URLs
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ":port/0",
+        ":99999/0",
+        "/zero",
+        "/0/1",
+        "/0#top",
+        "/0?timeout=3",
+        "/0?prefix=a&prefix=b",
+        "/0?prefix=",
+        "/0?prefix=a{b}",
+        "/0?prefix=a b",
+        "/0?ssl_ca_certs=ca.pem",
+    ],
+)
+async def test_a_url_that_says_what_means_nothing_is_refused_without_its_password(end: str) -> None:
+    assert "; use " in await refusal(f"redis://ann:secret@localhost{end}", BadStoreURL)
+
+
+async def test_a_certificate_that_is_not_there_is_refused() -> None:
+    said = await refusal("rediss://:secret@localhost/0?ssl_ca_certs=/nowhere/ca.pem", BadStoreURL)
+    assert said.endswith("; check its path.")
+    assert "; use required or none" in await refusal("rediss://localhost?ssl_cert_reqs=maybe", BadStoreURL)
+
+
+async def test_stores_of_different_prefixes_and_databases_do_not_see_each_other(url: str) -> None:
+    urls = [url, f"{url}2", url.replace("/0?", "/1?")]
+    for number, place in enumerate(urls):
+        async with open_store(place) as store:
+            assert await store.list(Query(owner=EVERYONE)) == []
+            await store.insert(a_task(f"{number}", idempotency_key="k"), quota=1)
+    for number, place in enumerate(urls):
+        async with open_store(place) as store:
+            assert ids(await store.list(Query(owner=EVERYONE))) == [f"{number}"]
+
+
+async def test_all_keys_of_a_store_have_one_hash_tag(url: str) -> None:
+    prefix = url.split("=")[1]
+    async with open_store(url, key=new_key()) as store:
+        await keep(store, a_task(idempotency_key="k"), CLAIMED)
+        await store.insert(a_task("b"))
+        await store.waiting(("other",), limit=1, timeout=0.01)
+    keys = {raw.decode() for raw in ask(url, "KEYS", f"*{prefix}*")}
+    assert len(keys) > 8
+    assert {key for key in keys if not key.startswith(f"{{{prefix}}}:")} == set()
+
+
+# The server
+
+
+async def test_a_wrong_password_is_refused_at_once(own_server: Redis) -> None:
+    ask(own_server.address, "CONFIG", "SET", "requirepass", "right")
+    place = own_server.url("x").removeprefix("redis://")
+    for start in ("redis://", "redis://:secret@", "redis://ann:secret@"):
+        assert "; put the right ones into the URL." in await refusal(f"{start}{place}", StoreUnavailable)
+    async with open_store(f"redis://:right@{place}") as store:
+        await store.insert(a_task())
+
+
+async def test_a_user_who_may_not_do_enough_is_told_which_rule_is_needed(own_server: Redis) -> None:
+    place = own_server.url("x").removeprefix("redis://")
+    ask(own_server.address, "ACL", "SETUSER", "ann", "on", ">secret", "~*", "resetchannels", "+@all")
+    said = await refusal(f"redis://ann:secret@{place}", StoreUnavailable)
+    assert said.endswith("; give it the rule: ~{x}:* &{x}:* +@all.")
+    ask(own_server.address, "ACL", "SETUSER", "ann", "resetkeys", "~{x}:*", "&{x}:*", "-info", "-client")
+    async with open_store(f"redis://ann:secret@{place}") as store:
+        task = await store.insert(a_task())
+        assert await store.get("a", newer_than=1, timeout=0.01) == task
+
+
+async def test_a_server_that_may_drop_tasks_is_warned_of(own_server: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_store(own_server.url("x")):
+        pass
+    ask(own_server.address, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    async with open_store(own_server.url("x")):
+        pass
+    assert caplog.messages == []
+    ask(own_server.address, "CONFIG", "SET", "maxmemory", "1gb")
+    async with open_store(own_server.url("x")):
+        pass
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "(maxmemory-policy allkeys-lru); set it to noeviction." in caplog.text
+
+
+async def test_a_server_that_keeps_no_log_is_mentioned(own_server: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    ask(own_server.address, "CONFIG", "SET", "appendonly", "no")
+    with caplog.at_level(logging.INFO, "coatcheck"):
+        async with open_store(own_server.url("x")):
+            pass
+    assert "(appendonly no): if it is restarted, it forgets tasks." in caplog.text
+
+
+@asynccontextmanager
+async def a_server_that_says(raw: bytes) -> AsyncGenerator[str]:
+    """Answer every command alike."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands = hiredis.Reader()
+        while data := await reader.read(1 << 16):
+            commands.feed(data)
+            while commands.gets() is not False:
+                writer.write(raw)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_server_that_is_too_old_is_refused() -> None:
+    async with a_server_that_says(b"$20\r\nredis_version:6.0.16\r\n") as url:
+        assert await refusal(url, StoreUnusable) == f"{url}/0 is Redis 6.0.16; use Redis 6.2 or later, or Valkey."
+
+
+async def test_what_is_no_redis_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_PATIENCE_SECONDS", 0.1)
+    async with a_server_that_says(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
+        assert "what answers there is no Redis" in await refusal(url, StoreUnavailable)
+
+
+# What is kept there
+
+
+async def test_what_is_newer_or_not_ours_is_refused_and_not_touched(url: str) -> None:
+    prefix = url.split("=")[1]
+    for kept, said in (("coatcheck 2", "schema 2, and this version knows 1"), ("7", "something else than tasks")):
+        ask(url, "SET", f"{{{prefix}}}:schema", kept)
+        assert said in await refusal(url, StoreUnusable, new_key())
+        assert ask(url, "KEYS", f"{{{prefix}}}:*") == [f"{{{prefix}}}:schema".encode()]
+        assert ask(url, "GET", f"{{{prefix}}}:schema") == kept.encode()
+    ask(url, "DEL", f"{{{prefix}}}:schema")
+    ask(url, "HSET", f"{{{prefix}}}:schema", "a", "b")
+    assert "not ours; use another name with ?prefix=" in await refusal(url, StoreUnusable)
+
+
+async def test_a_missing_key_is_refused_for_as_long_as_something_is_sealed_with_it(url: str) -> None:
+    old, new = new_key(), new_key()
+    async with open_store(url, key=old) as store:
+        task = await store.insert(a_task())
+        await store.insert(a_task("b"))
+    for key in (None, new):
+        assert "is not among the keys given; set COATCHECK_KEY to it" in await refusal(url, KeyRefused, key)
+    async with open_store(url, key=f"{new},{old}") as store:
+        assert await store.get("a") == task
+        assert await store.delete(task)
+        assert await store.replace(advance(a_task("b"), CLAIMED, NOW))
+    await refusal(url, KeyRefused, new)  # parts of its journal could be older than the rest
+    ask(url, "DEL", f"{{{url.split('=')[1]}}}:t:b")
+    async with open_store(url, key=new) as store:
+        await store.insert(a_task("c"))
+    async with open_store(url, key=new) as store:
+        assert await store.get("c") == a_task("c")
+
+
+# TLS
+
+
+def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Make a certificate for this host, in a file, and what a server needs to show it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(datetime.now(UTC) - timedelta(days=1))
+    builder = builder.not_valid_after(datetime.now(UTC) + timedelta(days=1)).add_extension(names, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    public, private = folder / "public.pem", folder / "private.pem"
+    public.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private.write_bytes(key.private_bytes(*form))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(public, private)
+    return public, context
+
+
+async def test_tls_trusts_whom_it_is_told_to(tmp_path: Path, url: str) -> None:
+    public, context = certificate(tmp_path)
+    async with Proxy(the_redis().process.port, context) as proxy:
+        there = proxy.url(url.split("=")[1])
+        assert "is not trusted (" in await refusal(there, StoreUnavailable)
+        for option in (f"ssl_ca_certs={public}", "ssl_cert_reqs=none"):
+            async with open_store(f"{there}&{option}") as store:
+                task = await store.insert(a_task(option))
+                assert await store.get(option, newer_than=1, timeout=0.01) == task
