@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -24,13 +25,15 @@ from coatcheck.lifecycle import (
     WorkerLost,
     advance,
 )
-from coatcheck.liveness import is_dead
+from coatcheck.liveness import interrupt, is_dead
 from coatcheck.payload import Payload, canonical, encode
 from coatcheck.policy import Policy, Terms, lifetime, poll_interval
 from coatcheck.store import EVERYONE, Query, Store
 from coatcheck.task import NOTHING, Entry, Position, Status, Task, ToolCall
 
 _BATCH = 100
+_LAST_SECONDS = 5.0
+"""For a process that was told to end and has a grace of its own, before it is ended from here."""
 _UNFINISHED = (Status.WORKING, Status.INPUT_REQUIRED)
 
 
@@ -275,7 +278,8 @@ class Engine:
 
     async def _settle(self, task: Task) -> None:
         if self._is_expired(task):
-            await self._store.delete(task)
+            if await self._store.delete(task):
+                self._end_process(task)
         elif task.lease and not task.lease.is_stalled:
             with suppress(Refused, TaskNotFound):
                 await self._apply(task, Stalled(self.clock() + self.policy.lease / 2))
@@ -320,8 +324,22 @@ class Engine:
                 task = await self._fresh(task)  # the copy in hand may be older than a lifetime that grew since
             changed = advance(task, event, self.clock())
             if await self._store.replace(changed, entries):
+                if isinstance(event, Cancelled | WorkerLost):
+                    self._end_process(task, at_once=isinstance(event, WorkerLost))
                 return changed
             task = await self._fresh(task)
+
+    def _end_process(self, task: Task, *, at_once: bool = False) -> None:
+        """End the process a task was taken from, if it has no other: one that hangs would not see that it should.
+
+        `at_once`: its successor may begin any moment.
+        """
+        if task.lease is None:
+            return
+        ours = (task.lease.worker, task.id)
+        if interrupt(*ours, signal.SIGKILL if at_once else signal.SIGTERM) and not at_once:
+            grace = 2 * self.policy.unwind.total_seconds() + _LAST_SECONDS
+            asyncio.get_running_loop().call_later(grace, interrupt, *ours, signal.SIGKILL)
 
     async def _fresh(self, task: Task) -> Task:
         return self._visible(task.id, task.owner, await self._store.get(task.id))

@@ -63,6 +63,13 @@ class Renewed(WorkerEvent, frozen=True):
     until: datetime
 
 
+class HandedOver(WorkerEvent, frozen=True):
+    """Said by the process that the holder started for the task: from now on it is the holder itself."""
+
+    worker: str
+    until: datetime
+
+
 class Noted(WorkerEvent, frozen=True):
     message: str | None = None
     progress: Progress | None = None
@@ -132,6 +139,8 @@ def _changes(task: Task, event: Event, now: datetime) -> dict[str, Any]:
         case Renewed(_, until):
             assert task.lease is not None
             return {"lease": Lease(worker=task.lease.worker, until=until)}
+        case HandedOver(_, worker, until):
+            return {"lease": Lease(worker=worker, until=until), "attempt": task.attempt + 1}
         case Noted(_, message, progress):
             return {"status_message": message or task.status_message, "progress": furthest(task.progress, progress)}
         case Recorded(_, entries):

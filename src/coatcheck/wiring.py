@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -25,6 +25,7 @@ from coatcheck.stores.codec import Codec
 from coatcheck.stores.memory import MemoryStore
 from coatcheck.stores.sqlite.store import SQLiteStore
 from coatcheck.tool import Tool, Work
+from coatcheck.worker import TaskWorker, Worker
 
 KEY_VARIABLE = "COATCHECK_KEY"
 _REDIS = ("redis", "coatcheck.stores.redis.store", "RedisStore")
@@ -64,6 +65,19 @@ async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Stor
     else:
         async with _driven(parts.scheme)(url, codec) as store:
             yield store
+
+
+def new_worker(
+    engine: Engine, tools: Sequence[Tool], *, slots: int, grace: Duration, docket: str | None = None
+) -> AbstractAsyncContextManager[TaskWorker | None]:
+    """Return who runs the tasks of a process, to be entered: nobody where `slots` is 0.
+
+    With `docket`, the URL of a Redis, Docket carries them to whoever runs them, here or elsewhere.
+    """
+    if docket:
+        courier = _loaded("coatcheck.couriers.worker", "docket", "Docket")
+        return courier.DocketWorker(engine, tools, docket, slots=slots, grace=grace)
+    return Worker(engine, tools, slots=slots, grace=grace) if slots else nullcontext()
 
 
 def without_password(url: str) -> str:
@@ -140,14 +154,17 @@ def _split(url: str) -> Any:
 def _driven(scheme: str) -> Any:
     """Return the class of a store that needs a driver, which is only imported when it is used."""
     extra, module, name = _DRIVEN[scheme]
+    return getattr(_loaded(module, extra, f"A store at {scheme}://"), name)
+
+
+def _loaded(module: str, extra: str, what: str) -> Any:
+    """Import what needs packages that not everyone has."""
     try:
-        return getattr(importlib.import_module(module), name)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("coatcheck"):
             raise
-        raise StoreUnavailable(
-            f"A store at {scheme}:// needs one more package; run: pip install 'coatcheck[{extra}]'"
-        ) from error
+        raise StoreUnavailable(f"{what} needs one more package; run: pip install 'coatcheck[{extra}]'") from error
 
 
 def _path(url: str, path: str) -> Path:

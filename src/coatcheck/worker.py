@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -28,6 +28,28 @@ _LONG_POLL_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 _SWEEP_SHARE = 20
 """How much longer a worker does other things than it sweeps."""
+
+
+class TaskWorker(Protocol):
+    """What a server needs of whoever runs its tasks: `Worker`, or one that has them carried elsewhere."""
+
+    name: str
+
+    def add(self, tool: Tool, *, replace: bool = False) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    async def submit(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | Payload = NOTHING,
+        *,
+        owner: str | None = None,
+        ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET,
+        idempotency_key: str | None = None,
+        meta: Mapping[str, Any] | Payload = NOTHING,
+        made: Callable[[Task], None] | None = None,
+    ) -> Task: ...
 
 
 class Worker:

@@ -2,7 +2,7 @@
 
 from msgspec import UNSET
 
-from coatcheck.lifecycle import Claimed, Event, Recorded, Renewed, WorkerLost
+from coatcheck.lifecycle import Claimed, Event, HandedOver, Recorded, Renewed, WorkerLost
 from coatcheck.task import Status, Task
 
 
@@ -44,7 +44,7 @@ def check_change(before: Task, event: Event, after: Task) -> None:
         assert after.updated_at > before.updated_at
     elif not (before.lease and before.lease.is_stalled):
         assert after.updated_at == before.updated_at
-    assert after.attempt == before.attempt + isinstance(event, Claimed)
+    assert after.attempt == before.attempt + isinstance(event, Claimed | HandedOver)
     assert after.losses == before.losses + isinstance(event, WorkerLost)
     assert after.entries == before.entries + (len(event.entries) if isinstance(event, Recorded) else 0)
     if before.progress is not None:

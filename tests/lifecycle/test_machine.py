@@ -25,6 +25,7 @@ from coatcheck.errors import AlreadyFinished, LeaseLost, Refused, TaskNotFound
 from coatcheck.lifecycle import (
     Completed,
     Failed,
+    HandedOver,
     InputRequested,
     InputWithdrawn,
     Noted,
@@ -53,12 +54,15 @@ TERMS = st.sampled_from(
 )
 NUMBERS = st.integers(0, 9)
 KEYS = st.sampled_from(("k", "l"))
-REPORTS = st.sampled_from(("renew", "note", "record", "ask", "ask", "withdraw", "release", "complete", "fail"))
+REPORTS = st.sampled_from(
+    ("renew", "hand over", "note", "record", "ask", "ask", "withdraw", "release", "complete", "fail")
+)
 
 
 def report_of(what: str, key: str, task: Task, clock: Clock) -> WorkerEvent:
     said: dict[str, WorkerEvent] = {
         "renew": Renewed(task.attempt, clock() + POLICY.lease),
+        "hand over": HandedOver(task.attempt, "h", clock() + POLICY.lease),
         "note": Noted(task.attempt, key, Progress(done=task.version)),
         "record": Recorded(task.attempt, (an_entry(),)),
         "ask": InputRequested(task.attempt, {key: QUESTION}, POLICY.patience),

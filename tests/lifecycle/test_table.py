@@ -12,6 +12,7 @@ from coatcheck.lifecycle import (
     Completed,
     Event,
     Failed,
+    HandedOver,
     InputProvided,
     InputRequested,
     InputWithdrawn,
@@ -73,6 +74,7 @@ def events_of(attempt: int) -> Mapping[str, tuple[Event, datetime]]:
     return {
         "claim": (Claimed("v", LATE + PATIENCE), NOW),
         "renew": (Renewed(attempt, LATE), NOW),
+        "hand over": (HandedOver(attempt, "v", LATE), NOW),
         "note": (Noted(attempt, "half", Progress(done=1, total=2)), NOW),
         "record": (Recorded(attempt, (an_entry(), an_entry())), NOW),
         "ask": (InputRequested(attempt, {"age": QUESTION}, PATIENCE), NOW),
@@ -94,6 +96,7 @@ RESUMABLE = """
             waiting    held       stalled    asking     silent     parked
 claim       held       Refused    Refused    Refused    Refused    Refused
 renew       LeaseLost  held       held       asking     asking     LeaseLost
+hand_over   LeaseLost  held       held       asking     asking     LeaseLost
 note        LeaseLost  held       held       asking     asking     LeaseLost
 record      LeaseLost  held       held       asking     asking     LeaseLost
 ask         LeaseLost  asking     asking     asking     asking     LeaseLost
@@ -114,6 +117,7 @@ NOT_RESUMABLE = """
             waiting    held       stalled    asking     silent
 claim       held       Refused    Refused    Refused    Refused
 renew       LeaseLost  held       held       asking     asking
+hand_over   LeaseLost  held       held       asking     asking
 note        LeaseLost  held       held       asking     asking
 record      LeaseLost  held       held       asking     asking
 ask         LeaseLost  asking     asking     asking     asking
@@ -131,7 +135,7 @@ dead        Refused    failed     failed     failed     failed
 """
 TERMINAL = ("completed", "failed", "cancelled")
 EVENTS = events_of(1)
-WORKER_EVENTS = ("renew", "note", "record", "ask", "withdraw", "release", "complete", "fail")
+WORKER_EVENTS = ("renew", "hand over", "note", "record", "ask", "withdraw", "release", "complete", "fail")
 HELD = ("held", "stalled", "asking", "silent")
 UNHELD = ("waiting", "parked")
 
@@ -198,6 +202,17 @@ def test_a_late_lease_is_lost_whoever_else_has_died(state: str) -> None:
     lost = advance(a_task_that_is(state), WorkerLost(3, "its process has ended", dead_worker="v"), LATE)
     assert lost.lease is None
     check_invariants(lost)
+
+
+@pytest.mark.parametrize("state", HELD)
+def test_who_handed_a_task_over_holds_it_no_longer(state: str) -> None:
+    given = after(a_task_that_is(state), HandedOver(1, "v", LATE))
+    assert given.lease is not None
+    assert (given.lease.worker, given.lease.until, given.attempt, given.losses) == ("v", LATE, 2, 0)
+    for event in WORKER_EVENTS:
+        with pytest.raises(LeaseLost, match="Attempt 1"):
+            advance(given, *EVENTS[event])
+    assert after(given, Completed(2, encode("done"))).status == "completed"
 
 
 def test_a_task_that_lost_all_the_workers_it_may_lose_fails_with_the_reason() -> None:

@@ -15,6 +15,7 @@ from coatcheck.lifecycle import (
     Completed,
     Event,
     Failed,
+    HandedOver,
     InputProvided,
     InputRequested,
     InputWithdrawn,
@@ -40,7 +41,7 @@ SECONDS = (0, 0, 1, 5, 25, 40 * 60, 4 * 3600, -1, -600, -5 * 3600)
 LIVELY = (
     *(4 * ("claim", "ask")),
     *(3 * ("answer", "note")),
-    *("renew", "record", "withdraw", "release", "stall", "lost", "dead"),
+    *("renew", "hand over", "record", "withdraw", "release", "stall", "lost", "dead"),
 )
 FINAL = ("complete", "fail", "cancel")
 
@@ -81,6 +82,7 @@ def event_of(step: Step, task: Task, now: datetime) -> Event:
     events: dict[str, Event] = {
         "claim": Claimed(f"w{step.number}", now + LEASE),
         "renew": Renewed(attempt, now + LEASE),
+        "hand over": HandedOver(attempt, f"h{step.number}", now + LEASE),
         "note": Noted(attempt, step.key if step.number % 2 else None, Progress(done=step.number)),
         "record": Recorded(attempt, (an_entry(),) * (step.number % 3)),
         "ask": InputRequested(attempt, {step.key: QUESTION}, PATIENCE),
@@ -197,9 +199,9 @@ def test_an_answered_question_is_never_open_again(start: Task, steps: list[Step]
 
 @given(STARTS, WALKS)
 @settings(max_examples=40, deadline=None)
-def test_whoever_holds_the_task_is_the_one_who_claimed_it_last(start: Task, steps: list[Step]) -> None:
-    claimed_by: str | None = None
+def test_whoever_holds_the_task_is_the_one_who_took_it_last(start: Task, steps: list[Step]) -> None:
+    taken_by: str | None = None
     for _, event, after, _ in walk(start, steps):
-        if isinstance(event, Claimed):
-            claimed_by = event.worker
-        assert after.lease is None or after.lease.worker == claimed_by
+        if isinstance(event, Claimed | HandedOver):
+            taken_by = event.worker
+        assert after.lease is None or after.lease.worker == taken_by

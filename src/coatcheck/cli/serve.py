@@ -15,11 +15,11 @@ from coatcheck.cli.greeting import greet
 from coatcheck.cli.http import bind, serve_http
 from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.processes import Processes
-from coatcheck.cli.serving import STORE_HELP, Format, LenientHeaders, Level, Path, Target, check_path
+from coatcheck.cli.serving import STORE_HELP, DocketURL, Format, LenientHeaders, Level, Path, Target, check_path
 from coatcheck.cli.stdio import serve_stdio
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.settings import CONCURRENCY_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
+from coatcheck.server.settings import CONCURRENCY_VARIABLE, DOCKET_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
 from coatcheck.server.tasks import tasks_of
 
 DEFAULT_ADDRESS = "127.0.0.1:8000"
@@ -42,6 +42,7 @@ def serve(
     store: StoreURL = None,
     workers: Workers = 1,
     concurrency: Concurrency = None,
+    docket: DocketURL = None,
     path: Path = "/mcp",
     lenient_headers: LenientHeaders = False,
     log_format: Format = LogFormat.TEXT,
@@ -62,7 +63,7 @@ def serve(
     if stdio and workers > 1:
         raise InvalidArgument("There is one process for one client on stdio; leave --workers out.")
     check_path(path)
-    _set_environment(store, concurrency, lenient_headers)
+    _set_environment(store, concurrency, docket, lenient_headers)
     configure_logs(log_format, log_level)
     server = load_server(target)
     configure_logs(log_format, log_level)  # again: servers set up logs of their own
@@ -82,12 +83,14 @@ def _run(target: str, bound: socket.socket, path: str, form: LogFormat, level: s
     return serve_http(server, bound, path, is_alone=False)
 
 
-def _set_environment(store: str | None, concurrency: int | None, is_lenient: bool) -> None:
+def _set_environment(store: str | None, concurrency: int | None, docket: str | None, is_lenient: bool) -> None:
     """By the environment, so that further processes and servers that name a store in their code get it too."""
     if store:
         os.environ[STORE_VARIABLE] = store
     if concurrency is not None:
         os.environ[CONCURRENCY_VARIABLE] = str(concurrency)
+    if docket:
+        os.environ[DOCKET_VARIABLE] = docket
     if is_lenient:
         os.environ[LENIENT_VARIABLE] = "1"
 

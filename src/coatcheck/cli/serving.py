@@ -14,6 +14,8 @@ STORE_HELP = (
     "as `sqlite:///tasks.db`, `redis://host/0` or `postgresql://user@host/database`. "
     "[default: what the server says, else a file in the user's state folder]"
 )
+_DOCKET_HELP = "Have Docket carry tasks to those who run them, in the Redis at this URL; servers and workers alike."
+DocketURL = Annotated[str | None, typer.Option(help=_DOCKET_HELP)]
 Path = Annotated[str, typer.Option(help="Path of the HTTP endpoint.")]
 _LENIENT_HELP = "Serve clients that leave out the Mcp-Name header, as FastMCP 4 does."
 LenientHeaders = Annotated[bool, typer.Option("--lenient-headers", help=_LENIENT_HELP)]

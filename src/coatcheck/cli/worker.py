@@ -15,10 +15,10 @@ from mcp.server.mcpserver import MCPServer
 from coatcheck.cli.greeting import announce
 from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.processes import Processes
-from coatcheck.cli.serving import STORE_HELP, Format, Level, Target
+from coatcheck.cli.serving import STORE_HELP, DocketURL, Format, Level, Target
 from coatcheck.cli.target import load_server
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.settings import CONCURRENCY_VARIABLE, STORE_VARIABLE
+from coatcheck.server.settings import CONCURRENCY_VARIABLE, DOCKET_VARIABLE, STORE_VARIABLE
 from coatcheck.server.tasks import Tasks, tasks_of
 from coatcheck.wiring import without_password
 
@@ -34,6 +34,7 @@ def worker(
     store: StoreURL = None,
     concurrency: Concurrency = 100,
     processes: Count = 1,
+    docket: DocketURL = None,
     log_format: Format = LogFormat.TEXT,
     log_level: Level = "info",
 ) -> None:
@@ -50,6 +51,8 @@ def worker(
     """
     if store:
         os.environ[STORE_VARIABLE] = store
+    if docket:
+        os.environ[DOCKET_VARIABLE] = docket
     os.environ[CONCURRENCY_VARIABLE] = str(concurrency)
     configure_logs(log_format, log_level)
     server, tasks = _load(target)

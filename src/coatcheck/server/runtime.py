@@ -13,6 +13,7 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.engine import Engine
 from coatcheck.errors import AlreadyFinished, TaskNotFound
+from coatcheck.hosting import check_host
 from coatcheck.policy import duration
 from coatcheck.server.identity import Identity
 from coatcheck.server.settings import Settings
@@ -20,8 +21,8 @@ from coatcheck.server.v2025.status import StatusNews
 from coatcheck.server.waiting.vigil import Vigils
 from coatcheck.task import Task
 from coatcheck.tool import Tool
-from coatcheck.wiring import open_engine
-from coatcheck.worker import Worker
+from coatcheck.wiring import new_worker, open_engine
+from coatcheck.worker import TaskWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Running:
     state: Any
     subscriptions: SubscriptionBus | None
     engine: Engine
-    worker: Worker | None
+    worker: TaskWorker | None
     identity: Identity
     vigils: Vigils
     news: StatusNews
@@ -124,18 +125,17 @@ class Runtime:
 
     async def _start(self, server: MCPServer[Any], stack: AsyncExitStack) -> Running:
         settings = self._settings
-        slots = settings.slots()
+        slots, url = settings.slots(), settings.url(server.name)
+        check_host(slots, url, strict=settings.strict)
         state: Any = {}
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
-        engine = await stack.enter_async_context(
-            open_engine(settings.url(server.name), policy=settings.policy, key=settings.key)
-        )
+        engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
         vigils = Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds())
         stack.push_async_callback(vigils.errands.settle)
-        worker: Worker | None = None
-        if slots:
-            worker = await stack.enter_async_context(Worker(engine, self._tools(), slots=slots, grace=settings.grace))
+        worker = await stack.enter_async_context(
+            new_worker(engine, self._tools(), slots=slots, grace=settings.grace, docket=settings.courier())
+        )
         return Running(
             server=server,
             state=state,

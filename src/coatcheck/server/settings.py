@@ -18,6 +18,7 @@ from coatcheck.policy import Duration, Policy, duration
 
 STORE_VARIABLE = "COATCHECK_STORE"
 CONCURRENCY_VARIABLE = "COATCHECK_CONCURRENCY"
+DOCKET_VARIABLE = "COATCHECK_DOCKET"
 LENIENT_VARIABLE = "COATCHECK_LENIENT_HEADERS"
 
 Lifespan = Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]]
@@ -32,6 +33,10 @@ class Settings:
     concurrency: int = 10_000
     """How many tasks run in this process at once; 0: none, they are left to other processes on the same store."""
     policy: Policy = field(default_factory=Policy)
+    docket: str | None = None
+    """The URL of a Redis, where Docket carries tasks to those who run them; None: workers find them in the store."""
+    strict: bool = False
+    """Whether a host that is frozen between requests is refused, rather than warned of."""
     key: str | None = None
     strict_headers: bool = True
     """Whether a client must repeat a task's id in the Mcp-Name header, as the protocol says. Some do not."""
@@ -59,6 +64,9 @@ class Settings:
 
     def needs_name(self) -> bool:
         return self.strict_headers and not os.environ.get(LENIENT_VARIABLE)
+
+    def courier(self) -> str | None:
+        return os.environ.get(DOCKET_VARIABLE) or self.docket
 
     def slots(self) -> int:
         given = os.environ.get(CONCURRENCY_VARIABLE)

@@ -51,6 +51,8 @@ class Tasks(Extension):
         max_unfinished: int | None = 10_000,
         poll_limit: float | None = None,
         concurrency: int = 10_000,
+        docket: str | None = None,
+        strict: bool = False,
         key: str | None = None,
         strict_headers: bool = True,
         grace: Duration = 10.0,
@@ -65,16 +67,20 @@ class Tasks(Extension):
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all callers
         with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
         polls more often than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves
-        them to others. `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks
-        for. `grace` is what running tasks have to finish when the server stops. `heartbeat` is how long the caller of a
-        slow tool is left without progress. `bind_sessions=False` lets callers without a principal use a task's id in
-        any session, as after a restart. `fallback_tools=False` gives clients without tasks no tickets. `subscriptions`
-        is the server's own, if it has one; without it, `ctx.notify_…` is for plain calls only.
+        them to others. `docket` is the URL of a Redis where Docket carries tasks to those who run them. `strict`
+        refuses to run where processes are frozen between requests, which is only warned of otherwise.
+        `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for. `grace` is
+        what running tasks have to finish when the server stops. `heartbeat` is how long the caller of a slow tool is
+        left without progress. `bind_sessions=False` lets callers without a principal use a task's id in any session, as
+        after a restart. `fallback_tools=False` gives clients without tasks no tickets. `subscriptions` is the server's
+        own, if it has one; without it, `ctx.notify_…` is for plain calls only.
         """
         self._default = policy_of(default)
         self._settings = Settings(
             store=store,
             concurrency=concurrency,
+            docket=docket,
+            strict=strict,
             policy=msgspec.structs.replace(policy, anonymous_quota=max_unfinished),
             key=key,
             strict_headers=strict_headers,
