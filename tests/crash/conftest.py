@@ -1,9 +1,9 @@
-"""A store in a file, an engine on it in this process, and processes to kill."""
+"""A store that processes share, an engine on it in this process, and processes to kill."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from coatcheck import Engine, Task, decode, open_store
 from coatcheck.store import Store
 from tests.crash.children import PATIENCE, Children
 from tests.crash.programs import POLICY, TOOLS
+from tests.databases.fixtures import new_url
 
+SHARED = ("sqlite", "redis", "postgres")
 Submit = Callable[..., Awaitable[Task]]
 Outcome = Callable[[Task], Awaitable[Task]]
 
@@ -37,18 +39,23 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log.txt"
 
 
-@pytest.fixture
-async def file(tmp_path: Path) -> AsyncGenerator[Path]:
-    """A store's file; sound at the end, whatever was done to its users."""
-    path = tmp_path / "tasks.db"
-    yield path
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
+@pytest.fixture(params=SHARED)
+def kind_of_store(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture
-async def store(file: Path) -> AsyncGenerator[Store]:
-    async with open_store(f"sqlite:///{file}") as opened:
+def url(kind_of_store: str, tmp_path: Path) -> Generator[str]:
+    """Where an empty store is, for each kind that processes can share; a file is sound at the end."""
+    yield new_url(kind_of_store, tmp_path)
+    if kind_of_store == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "tasks.db")) as db:
+            assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncGenerator[Store]:
+    async with open_store(url) as opened:
         yield opened
 
 

@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,7 +33,7 @@ from coatcheck import (
 from coatcheck.errors import Refused
 from coatcheck.lifecycle import Completed
 from coatcheck.payload import encode
-from coatcheck.stores.sqlite.store import SQLiteStore
+from coatcheck.store import Store
 from coatcheck.task import Entry
 
 POLICY = Policy(lease=timedelta(seconds=2), max_losses=100)
@@ -109,11 +109,13 @@ TOOLS = (
 # The trap
 
 
-class TrappedStore(SQLiteStore):
+class TrappedStore:
     """Kills its own process at the nth write of a kind: before it, during it, or once it is durable."""
 
-    def __init__(self, file: Path, trap: str) -> None:
-        super().__init__(file)
+    def __init__(self, store: Store, trap: str) -> None:
+        self._store = store
+        self.get, self.delete, self.list, self.journal = store.get, store.delete, store.list, store.journal
+        self.waiting, self.overdue = store.waiting, store.overdue
         self._when, self._kind, left = trap.split(":")
         self._left = int(left)
         self._under_way = 0
@@ -122,11 +124,11 @@ class TrappedStore(SQLiteStore):
 
     async def insert(self, task: Task, *, quota: int | None = None) -> Task:
         with self._writing("insert"):
-            return await super().insert(task, quota=quota)
+            return await self._store.insert(task, quota=quota)
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
         with self._writing(_kind_of(task, entries)):
-            return await super().replace(task, entries)
+            return await self._store.replace(task, entries)
 
     @contextmanager
     def _writing(self, kind: str) -> Generator[None]:
@@ -144,6 +146,12 @@ class TrappedStore(SQLiteStore):
             self.is_quiet.set()
         if when == "after":
             die()
+
+
+@asynccontextmanager
+async def open_trapped(url: str, trap: str) -> AsyncGenerator[TrappedStore]:
+    async with open_store(url) as store:
+        yield TrappedStore(store, trap)
 
 
 def _kind_of(task: Task, entries: Sequence[Entry]) -> str:
@@ -164,28 +172,28 @@ def _die_soon() -> None:
 # The programs
 
 
-async def work(file: str, trap: str = NEVER, slots: str = "64") -> None:
+async def work(url: str, trap: str = NEVER, slots: str = "64") -> None:
     """Be a worker until killed, or until SIGTERM asks for a graceful stop."""
     asked_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked_to_stop.set)
     async with (
-        TrappedStore(Path(file), trap) as store,
+        open_trapped(url, trap) as store,
         Worker(Engine(store, POLICY), TOOLS, slots=int(slots), grace=0.2),
     ):
         await asked_to_stop.wait()
 
 
-async def work_in_process(file: str) -> None:
+async def work_in_process(url: str) -> None:
     """Be a worker whose one task runs in a process of its own."""
     tools = [tool(burn, runs="process")]
-    async with open_engine(f"sqlite:///{file}", policy=POLICY) as engine, Worker(engine, tools) as worker:
+    async with open_engine(url, policy=POLICY) as engine, Worker(engine, tools) as worker:
         await worker.submit("burn")
         await asyncio.Event().wait()
 
 
-async def stall(file: str, kind: str, manner: str) -> None:
+async def stall(url: str, kind: str, manner: str) -> None:
     """Be a worker that stops in the middle of a task, and once continued ends it in a `manner` of its own."""
-    async with TrappedStore(Path(file), NEVER) as store:
+    async with open_trapped(url, NEVER) as store:
 
         async def walk_and_stall(ctx: TaskContext, log: str, holds: int = 0) -> Any:
             if ctx.task.attempt > 1:
@@ -214,10 +222,10 @@ async def stall(file: str, kind: str, manner: str) -> None:
             await asyncio.Event().wait()
 
 
-async def submit(file: str, log: str, count: str, trap: str = NEVER) -> None:
+async def submit(url: str, log: str, count: str, trap: str = NEVER) -> None:
     """Submit so many tasks, eight at a time, and print the id of each once it is acknowledged."""
     numbers = iter(range(int(count)))
-    async with TrappedStore(Path(file), trap) as store:
+    async with open_trapped(url, trap) as store:
         engine = Engine(store, POLICY)
 
         async def submit_some() -> None:
@@ -229,9 +237,9 @@ async def submit(file: str, log: str, count: str, trap: str = NEVER) -> None:
         await asyncio.gather(*(submit_some() for _ in range(8)))
 
 
-async def submit_and_die(file: str, log: str, kind: str, how: str) -> None:
+async def submit_and_die(url: str, log: str, kind: str, how: str) -> None:
     """Submit one task, waiting or held by this very process, and be gone the moment that returned."""
-    async with open_engine(f"sqlite:///{file}", policy=POLICY) as engine, Worker(engine, TOOLS) as worker:
+    async with open_engine(url, policy=POLICY) as engine, Worker(engine, TOOLS) as worker:
         if how == "waiting":
             await worker.stop()
         task = await worker.submit(kind, {"log": log})
@@ -239,9 +247,9 @@ async def submit_and_die(file: str, log: str, kind: str, how: str) -> None:
         die()
 
 
-async def finish(file: str, verb: str) -> None:
+async def finish(url: str, verb: str) -> None:
     """Cancel or complete each task whose id comes in, as soon as it comes, and tell who was first."""
-    async with open_engine(f"sqlite:///{file}", policy=POLICY) as engine:
+    async with open_engine(url, policy=POLICY) as engine:
         say("ready")
         while task_id := (await asyncio.to_thread(sys.stdin.readline)).strip():
             try:
@@ -255,23 +263,25 @@ async def finish(file: str, verb: str) -> None:
                 say("lost")
 
 
-async def open_new(folder: str, count: str, first_at: str) -> None:
-    """Open new files, each at the very moment at which others open it."""
+async def open_new(url: str, count: str, first_at: str, apart: str) -> None:
+    """Open new stores, each at the very moment at which others open it, so many seconds apart."""
     for number in range(int(count)):
-        while time.time() < float(first_at) + number * 0.02:
+        moment = float(first_at) + number * float(apart)
+        await asyncio.sleep(max(0.0, moment - time.time() - 0.002))
+        while time.time() < moment:
             pass
         try:
-            async with open_store(f"sqlite:///{folder}/{number}.db"):
+            async with open_store(f"{url}_{number}"):
                 pass
         except StoreError as error:
             say("refused", error)
     say("opened")
 
 
-async def open_and_die(file: str, after: str) -> None:
-    """Be killed while opening a new file."""
+async def open_and_die(url: str, after: str) -> None:
+    """Be killed while opening a new store."""
     threading.Timer(float(after), die).start()
-    async with open_store(f"sqlite:///{file}"):
+    async with open_store(url):
         await asyncio.Event().wait()
 
 

@@ -16,19 +16,19 @@ from tests.crash.programs import TOOLS, steps_taken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-TASKS = 300
+TASKS = 200
 LIVES = 4
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 async def test_of_hundreds_of_tasks_none_is_lost_while_workers_and_submitter_are_killed_again_and_again(
-    seed: int, file: Path, log: Path, engine: Engine, children: Children, outcome: Outcome
+    seed: int, url: str, log: Path, engine: Engine, children: Children, outcome: Outcome
 ) -> None:
     chance = random.Random(seed)
     first_ends: dict[str, asyncio.Task[Task]] = {}
 
     async def submit_all(trap: str) -> int:
-        submitter = await children.start("submit", file, log, TASKS, trap)
+        submitter = await children.start("submit", url, log, TASKS, trap)
         async for line in submitter.lines():
             task = await engine.get(line.removeprefix("ack "))
             first_ends.setdefault(task.id, asyncio.create_task(engine.finished(task, PATIENCE)))
@@ -36,7 +36,7 @@ async def test_of_hundreds_of_tasks_none_is_lost_while_workers_and_submitter_are
 
     async def live_and_die(traps: list[str]) -> None:
         for trap in traps:
-            worker = await children.start("work", file, trap, 8)
+            worker = await children.start("work", url, trap, 8)
             assert await worker.ended() == -signal.SIGKILL, f"seed {seed}"
 
     # There is more to write, 5 times for each task, than all of them can before they die.
@@ -55,12 +55,12 @@ async def test_of_hundreds_of_tasks_none_is_lost_while_workers_and_submitter_are
         await assert_honest(engine, end, log)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_of_cancelling_and_completing_at_once_one_wins_and_the_outcome_never_changes(
-    seed: int, file: Path, engine: Engine, children: Children
+    seed: int, url: str, engine: Engine, children: Children
 ) -> None:
     chance = random.Random(seed)
-    racers = {verb: await children.start("finish", file, verb) for verb in ("cancel", "complete")}
+    racers = {verb: await children.start("finish", url, verb) for verb in ("cancel", "complete")}
     for racer in racers.values():
         await racer.says("ready")
     histories: list[list[Task]] = []

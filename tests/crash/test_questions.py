@@ -21,7 +21,7 @@ EACH_ONCE = {0: 1, 42: 1}
 @pytest.mark.parametrize("is_freed_first", [True, False])
 async def test_a_question_whose_asker_was_killed_is_answered_with_nobody_running_and_finished_by_another(
     is_freed_first: bool,
-    file: Path,
+    url: str,
     log: Path,
     engine: Engine,
     children: Children,
@@ -29,7 +29,7 @@ async def test_a_question_whose_asker_was_killed_is_answered_with_nobody_running
     outcome: Outcome,
 ) -> None:
     task = await submit("ask-resumable")
-    asker = await children.start("work", file)
+    asker = await children.start("work", url)
     asked = await question(engine, task)
     await asker.kill()
     if is_freed_first:
@@ -38,7 +38,7 @@ async def test_a_question_whose_asker_was_killed_is_answered_with_nobody_running
     assert (await engine.get(task.id)).input_requests == asked.input_requests
     answered = await engine.answer(task.id, None, dict.fromkeys(asked.input_requests, ANSWER))
     assert (answered.status, answered.input_requests) == (Status.WORKING, {})
-    finisher = await children.start("work", file)
+    finisher = await children.start("work", url)
     done = await outcome(task)
     assert (done.status, done.attempt, done.losses) == (Status.COMPLETED, 2, 1)
     assert steps_taken(log, task) == EACH_ONCE
@@ -48,10 +48,10 @@ async def test_a_question_whose_asker_was_killed_is_answered_with_nobody_running
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 async def test_a_question_is_asked_once_whenever_its_asker_was_killed(
-    when: str, file: Path, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
+    when: str, url: str, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
     task = await submit("ask-resumable")
-    asker = await children.start("work", file, f"{when}:question:1")
+    asker = await children.start("work", url, f"{when}:question:1")
     assert await asker.ended() == -signal.SIGKILL
     async with Worker(engine, TOOLS):
         asked = await question(engine, task)
@@ -62,10 +62,10 @@ async def test_a_question_is_asked_once_whenever_its_asker_was_killed(
 
 
 async def test_a_question_of_a_tool_that_cannot_be_resumed_fails_with_its_worker(
-    file: Path, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
+    url: str, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
     task = await submit("ask-fragile")
-    asker = await children.start("work", file)
+    asker = await children.start("work", url)
     asked = await question(engine, task)
     await asker.kill()
     async with Worker(engine, TOOLS):
@@ -79,10 +79,10 @@ async def test_a_question_of_a_tool_that_cannot_be_resumed_fails_with_its_worker
 
 
 async def test_a_question_stays_open_when_its_asker_is_shut_down(
-    file: Path, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
+    url: str, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
     task = await submit("ask-resumable")
-    asker = await children.start("work", file)
+    asker = await children.start("work", url)
     asked = await question(engine, task)
     asker.signal(signal.SIGTERM)
     assert await asker.ended() == 0

@@ -28,12 +28,12 @@ MANNERS = {
 
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_a_stopped_worker_cannot_change_what_another_has_finished_meanwhile(
-    manner: str, file: Path, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
+    manner: str, url: str, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
-    sleeper, task = await stopped_at_work("resumable", manner, file, children, submit)
+    sleeper, task = await stopped_at_work("resumable", manner, url, children, submit)
     lost = await sweep_until(is_free, engine, store, task)
     assert (lost.status, lost.losses) == (Status.WORKING, 1)
-    finisher = await children.start("work", file)
+    finisher = await children.start("work", url)
     done = await outcome(task)
     assert (done.status, done.attempt) == (Status.COMPLETED, 2)
     assert [step["pid"] for step in result(done)] == [sleeper.pid, finisher.pid, finisher.pid]
@@ -43,11 +43,11 @@ async def test_a_stopped_worker_cannot_change_what_another_has_finished_meanwhil
 
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_a_stopped_worker_cannot_speak_for_the_one_that_has_its_task_now(
-    manner: str, file: Path, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
+    manner: str, url: str, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
-    sleeper, task = await stopped_at_work("resumable", manner, file, children, submit, holds=2)
+    sleeper, task = await stopped_at_work("resumable", manner, url, children, submit, holds=2)
     await sweep_until(is_free, engine, store, task)
-    successor = await children.start("work", file)
+    successor = await children.start("work", url)
     await successor.says("holding")
     await assert_harmless(sleeper, manner, engine, outcome)
     held = await engine.get(task.id)
@@ -60,9 +60,9 @@ async def test_a_stopped_worker_cannot_speak_for_the_one_that_has_its_task_now(
 
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_a_stopped_worker_whose_task_nobody_took_starts_it_over_like_any_other(
-    manner: str, file: Path, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
+    manner: str, url: str, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
-    sleeper, task = await stopped_at_work("resumable", manner, file, children, submit)
+    sleeper, task = await stopped_at_work("resumable", manner, url, children, submit)
     await sweep_until(is_free, engine, store, task)
     await assert_harmless(sleeper, manner, engine, outcome)
     done = await outcome(task)
@@ -72,9 +72,9 @@ async def test_a_stopped_worker_whose_task_nobody_took_starts_it_over_like_any_o
 
 @pytest.mark.parametrize("manner", MANNERS)
 async def test_a_task_that_cannot_be_resumed_stays_failed_when_its_stopped_worker_comes_back(
-    manner: str, file: Path, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
+    manner: str, url: str, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
-    sleeper, task = await stopped_at_work("fragile", manner, file, children, submit)
+    sleeper, task = await stopped_at_work("fragile", manner, url, children, submit)
     done = await sweep_until(is_free, engine, store, task)
     assert done.status is Status.FAILED
     assert done.failure
@@ -86,9 +86,9 @@ async def test_a_task_that_cannot_be_resumed_stays_failed_when_its_stopped_worke
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stopped_worker_is_stalled_before_it_is_lost_and_keeps_its_task_if_it_comes_back_in_time(
-    kind: str, file: Path, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
+    kind: str, url: str, engine: Engine, store: Store, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
-    sleeper, task = await stopped_at_work(kind, "returns", file, children, submit)
+    sleeper, task = await stopped_at_work(kind, "returns", url, children, submit)
     stalled = await sweep_until(is_stalled, engine, store, task)
     assert stalled.status is Status.WORKING
     assert (stalled.status_message or "").startswith("Stalled")
@@ -99,9 +99,9 @@ async def test_a_stopped_worker_is_stalled_before_it_is_lost_and_keeps_its_task_
 
 
 async def test_another_worker_takes_over_from_a_stopped_one_by_itself(
-    file: Path, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
+    url: str, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
-    sleeper, task = await stopped_at_work("resumable", "waits", file, children, submit)
+    sleeper, task = await stopped_at_work("resumable", "waits", url, children, submit)
     async with Worker(engine, TOOLS):
         done = await outcome(task)
         await assert_harmless(sleeper, "waits", engine, outcome)
@@ -112,10 +112,10 @@ async def test_another_worker_takes_over_from_a_stopped_one_by_itself(
 
 @pytest.mark.parametrize(("count", "slots"), [(1, 64), (2, 1)], ids=["with slots to spare", "with all slots busy"])
 async def test_a_worker_that_is_shut_down_hands_on_what_can_be_resumed_and_fails_the_rest(
-    count: int, slots: int, file: Path, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
+    count: int, slots: int, url: str, log: Path, engine: Engine, children: Children, submit: Submit, outcome: Outcome
 ) -> None:
     resumable, fragile = [await submit(kind, holds=1) for kind in KINDS]
-    workers = [await children.start("work", file, NEVER, slots) for _ in range(count)]
+    workers = [await children.start("work", url, NEVER, slots) for _ in range(count)]
     for worker in workers * (2 // count):
         await worker.says("holding")
     for worker in workers:
@@ -134,9 +134,9 @@ async def test_a_worker_that_is_shut_down_hands_on_what_can_be_resumed_and_fails
 
 
 async def stopped_at_work(
-    kind: str, manner: str, file: Path, children: Children, submit: Submit, holds: int = 0
+    kind: str, manner: str, url: str, children: Children, submit: Submit, holds: int = 0
 ) -> tuple[Child, Task]:
-    sleeper = await children.start("stall", file, kind, manner)
+    sleeper = await children.start("stall", url, kind, manner)
     task = await submit(kind, holds=holds)
     await sleeper.says("stopping")
     return sleeper, task

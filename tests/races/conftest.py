@@ -1,14 +1,16 @@
-"""A loop that draws lots, a server on a store that takes its time, and how many races there are."""
+"""A loop that draws lots, servers on a store that takes its time, and how many races there are."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from tests.databases.fixtures import new_url
 from tests.races.loop import SeededLoop
 from tests.races.served import Race, Served, run, serving
 from tests.races.stage import Stage, build
@@ -25,9 +27,31 @@ class Races(Protocol):
 import_module("hypothesis")
 
 
+_SAFETY = {
+    "sqlite": ("sqlite.store._SAFETY_SECONDS",),
+    "redis": ("redis.store._SAFETY_SECONDS", "redis.store._WORK_SAFETY_SECONDS"),
+    "postgres": ("postgres.watch._SAFETY_SECONDS",),
+}
+_COST = 10
+"""How much more a race costs on a store that is not in memory."""
+on_every_store = pytest.mark.parametrize(
+    "kind", ["memory", *(pytest.param(kind, marks=pytest.mark.slow) for kind in _SAFETY)]
+)
+on_every_shared_store = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) for kind in _SAFETY]
+)
+
+
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SeededLoop}
+def kind() -> str:
+    """The kind of store; tests that run on others as well give it as a parameter."""
+    return "memory"
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> tuple[str, dict[str, Any]]:
+    """Those who wait for other threads or processes share their time."""
+    return "asyncio", {"loop_factory": partial(SeededLoop, jumps=kind == "memory")}
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +69,23 @@ def lots(monkeypatch: pytest.MonkeyPatch) -> Lots:
 
 
 @pytest.fixture
-async def served(lots: Lots) -> AsyncGenerator[Served]:
-    stage = Stage()
-    async with serving(lots, stage, build(stage)) as served:
-        yield served
+async def served(kind: str, lots: Lots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
+    """A server; on a store that can be shared two, as in two processes: only the second one does the work."""
+    stage, url = Stage(), new_url(kind, tmp_path)
+    if kind == "memory":
+        async with serving(lots, stage, build(stage)) as served:
+            yield served
+        return
+    for name in _SAFETY[kind]:  # otherwise whoever was not woken would find out a little later
+        monkeypatch.setattr(f"coatcheck.stores.{name}", 3600.0)
+    async with (
+        serving(lots, stage, build(stage, url)) as back,
+        serving(lots, stage, build(stage, url, concurrency=0)) as front,
+    ):
+        front.beside = back
+        yield front
 
 
 @pytest.fixture(params=[30, pytest.param(500, marks=pytest.mark.slow)])
-def races(request: pytest.FixtureRequest, lots: Lots) -> Races:
-    return partial(run, lots, request.param)
+def races(request: pytest.FixtureRequest, kind: str, lots: Lots) -> Races:
+    return partial(run, lots, request.param // (1 if kind == "memory" else _COST))

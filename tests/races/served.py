@@ -35,13 +35,18 @@ class Served:
     core: Core
     lots: Lots
     stack: AsyncExitStack
+    beside: Served | None = None
+    """Another one on the same store, that gets every second client."""
+    clients: int = 0
 
     @property
     def engine(self) -> Engine:
         return self.server.tasks.running.engine
 
     async def client(self, kind: Kind) -> Client:
-        return await self.stack.enter_async_context(connected(self.core, kind))
+        self.clients += 1
+        core = self.beside.core if self.beside and self.clients % 2 else self.core
+        return await self.stack.enter_async_context(connected(core, kind))
 
 
 @asynccontextmanager

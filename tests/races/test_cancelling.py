@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.races.conftest import Races
+from tests.races.conftest import Races, on_every_store
 from tests.races.served import Served, at_once, say
 from tests.races.wire import DUMB, NEWER, OLDER, Client, Json
 
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 INVALID_PARAMS = -32602
 
 
+@on_every_store
 async def test_of_cancelling_and_completing_one_wins_and_everyone_hears_the_same(served: Served, races: Races) -> None:
     older, newer, dumb = [await served.client(kind) for kind in (OLDER, NEWER, DUMB)]
     stage = served.stage

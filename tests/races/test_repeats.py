@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from coatcheck import Status
-from tests.races.conftest import Races
+from tests.races.conftest import Races, on_every_store
 from tests.races.loop import rest
 from tests.races.served import Served, at_once, clear, say
 from tests.races.wire import NEWER, OLDER, Client, Json
@@ -35,6 +35,7 @@ async def _assert_run_once(served: Served, label: str, *ids: str) -> None:
     await clear(served.engine)
 
 
+@on_every_store
 async def test_repeats_are_run_once(served: Served, races: Races) -> None:
     clients = [await served.client(kind) for kind in (NEWER, OLDER, NEWER)]
 
@@ -47,6 +48,7 @@ async def test_repeats_are_run_once(served: Served, races: Races) -> None:
     await races(race)
 
 
+@on_every_store
 async def test_a_repeat_of_what_waits_for_a_worker_is_run_once(served: Served, races: Races) -> None:
     clients = [await served.client(kind) for kind in (NEWER, OLDER)]
 

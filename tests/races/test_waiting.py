@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from functools import partial
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from tests.races.conftest import Races
-from tests.races.loop import SeededLoop, the_loop
-from tests.races.served import Served, at_once, say, serving
-from tests.races.stage import Stage, build
-from tests.races.stores import Lots
+from tests.races.conftest import Races, on_every_shared_store
+from tests.races.loop import the_loop
+from tests.races.served import Served, at_once, say
 from tests.races.wire import DUMB, NEWER, OLDER, RELATED
 
 pytestmark = pytest.mark.anyio
@@ -45,45 +39,25 @@ async def test_who_asks_for_the_result_at_the_very_moment_of_completion_gets_it(
     await races(race)
 
 
-class TestTwoProcesses:
-    """Two servers on one file, as in two processes: one answers the clients, the other one does the work."""
+@on_every_shared_store
+async def test_who_asks_for_the_result_while_another_process_completes_gets_it(served: Served, races: Races) -> None:
+    clients = [await served.client(OLDER) for _ in range(2)]
 
-    @pytest.fixture
-    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
-        return "asyncio", {"loop_factory": partial(SeededLoop, jumps=False)}
+    async def one_of_many(chance: Random) -> None:
+        label = served.stage.label()
+        task_id = await chance.choice(clients).hand_in("work", label=label)
+        if chance.random() < 0.5:
+            await served.stage.hears(label, "begun")
+        _, *answers = await at_once(
+            chance,
+            say(served.stage, label, "go"),
+            *(client.of_task("result", task_id) for client in clients),
+        )
+        for answer in answers:
+            assert answer["content"] == [{"type": "text", "text": f"{label} is done"}]
 
-    @pytest.fixture
-    async def served(self, lots: Lots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
-        # Otherwise whoever missed a ring would find out a little later.
-        monkeypatch.setattr("coatcheck.stores.sqlite.store._SAFETY_SECONDS", 3600.0)
-        stage, url = Stage(), f"sqlite:///{tmp_path}/tasks.db"
-        async with (
-            serving(lots, stage, build(stage, url, concurrency=0)) as front,
-            serving(lots, stage, build(stage, url)),
-        ):
-            yield front
+    async def race(chance: Random) -> None:
+        failures = await at_once(chance, *(one_of_many(chance) for _ in range(TASKS)))
+        assert failures == [None] * TASKS
 
-    async def test_who_asks_for_the_result_while_another_process_completes_gets_it(
-        self, served: Served, races: Races
-    ) -> None:
-        older = await served.client(OLDER)
-
-        async def one_of_many(chance: Random) -> None:
-            label = served.stage.label()
-            task_id = await older.hand_in("work", label=label)
-            if chance.random() < 0.5:
-                await served.stage.hears(label, "begun")
-            _, *answers = await at_once(
-                chance,
-                say(served.stage, label, "go"),
-                older.of_task("result", task_id),
-                older.of_task("result", task_id),
-            )
-            for answer in answers:
-                assert answer["content"] == [{"type": "text", "text": f"{label} is done"}]
-
-        async def race(chance: Random) -> None:
-            failures = await at_once(chance, *(one_of_many(chance) for _ in range(TASKS)))
-            assert failures == [None] * TASKS
-
-        await races(race, share=TASKS)
+    await races(race)

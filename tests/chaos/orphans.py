@@ -1,0 +1,80 @@
+"""Tasks whose worker is gone, stands still or is cut off: others must free them within two leases.
+
+Not of a clock: of the beats of those that could have done it. A beat is a rest and a write, so whatever keeps a worker
+from its sweeps, a busy machine or a store that is away, keeps it from beating too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+
+from coatcheck import Engine, StoreError, Task, TaskNotFound
+from coatcheck.store import EVERYONE, Query
+from tests.chaos.history import History
+from tests.chaos.nodes import Node
+from tests.chaos.terms import BEAT, LEASE
+
+_LIMIT = 2.0 + 0.3
+"""Leases: two, and what may be between two sweeps."""
+_LOOKS = BEAT * 4
+
+
+class Orphans:
+    def __init__(self, nodes: Sequence[Node], engine: Engine, history: History) -> None:
+        self._nodes, self._engine, self._history = [node for node in nodes if node.slots], engine, history
+        self._watching: set[asyncio.Task[None]] = set()
+        self._away: set[int] = set()
+        self.count = 0
+        self.longest = 0.0
+        """In leases."""
+
+    def made(self, pid: int) -> None:
+        """See that what a process holds, which has just gone, is freed in time; if it comes back, it may keep it."""
+        self._away.add(pid)
+        watching = asyncio.create_task(self._watch_all(pid))
+        self._watching.add(watching)
+        watching.add_done_callback(self._watching.discard)
+
+    @contextmanager
+    def while_away(self, pid: int) -> Generator[None]:
+        self.made(pid)
+        yield
+        self._away.discard(pid)
+
+    async def settled(self) -> None:
+        """Wait for all that are being watched."""
+        while self._watching:
+            await asyncio.gather(*self._watching)
+
+    async def _watch_all(self, pid: int) -> None:
+        started = {node.pid: node.beats for node in self._nodes}
+        with suppress(StoreError):
+            held = await self._engine.store.list(Query(owner=EVERYONE, is_held=True, limit=1000))
+            await asyncio.gather(*(self._watch(task, pid, started) for task in held if _holder(task) == pid))
+
+    async def _watch(self, task: Task, pid: int, started: dict[int, int]) -> None:
+        self.count += 1
+        leases = 0.0
+        while pid in self._away:
+            with suppress(StoreError):
+                try:
+                    if _holder(await self._engine.get(task.id)) != pid:
+                        break
+                except TaskNotFound:
+                    break
+            leases = max(self._beats_since(started, pid)) * BEAT / LEASE
+            if leases > _LIMIT:
+                self._history.wrong(task.id, "is still held by", pid, f"after {leases:.2f} leases")
+                break
+            await asyncio.sleep(_LOOKS)
+        self.longest = max(self.longest, leases)
+
+    def _beats_since(self, started: dict[int, int], pid: int) -> list[int]:
+        return [node.beats - started.get(node.pid, 0) for node in self._nodes if node.pid not in (0, pid)] or [0]
+
+
+def _holder(task: Task) -> int:
+    """Return the process that holds a task; 0: none does."""
+    return int(task.lease.worker.split(":")[1]) if task.lease else 0
