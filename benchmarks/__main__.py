@@ -15,6 +15,7 @@ from rich.console import Console
 
 from benchmarks import (
     cancel,
+    claim_herd,
     creates,
     done,
     idle,
@@ -22,13 +23,17 @@ from benchmarks import (
     proxy_calls,
     proxy_sessions,
     reads,
+    reads_size,
+    redis_rival,
     server_calls,
     server_hold,
     server_moments,
     server_tasks,
     server_waiters,
     size,
+    store_rates,
     wake,
+    workers_scale,
 )
 from benchmarks.children import ROOT
 from benchmarks.line import Line, Settings
@@ -52,7 +57,13 @@ BENCHMARKS: dict[str, tuple[Callable[[Settings], list[Line]], str]] = {
     "server-waiters": (server_waiters.run, "1,000 clients of 2025-11-25 in tasks/result: woken, and idle"),
     "proxy-calls": (proxy_calls.run, "what a proxy adds to a fast call, against FastMCP's proxy"),
     "proxy-sessions": (proxy_sessions.run, "200 sessions x 5 upstreams in one proxy: memory, and idle (no target)"),
+    "stores-redis": (store_rates.run_redis, "creates, reads and finishes/s on Redis, against plain redis-py"),
+    "stores-postgres": (store_rates.run_postgres, "the same on PostgreSQL, against plain asyncpg"),
+    "redis-rival": (redis_rival.run, "tasks over HTTP, kept in Redis, against FastMCP's in the same Redis"),
+    "workers-scale": (workers_scale.run, "a server and 1, 2 and 4 worker processes, on Redis and PostgreSQL"),
+    "claim-herd": (claim_herd.run, "a claim while 50 workers are idle, against one, on every store (no target)"),
     "size": (size.run, "a read among 1,000,000 rows, against one among 1,000"),
+    "reads-size": (reads_size.run, "reads of every kind among 1,000,000 tasks, against 1,000, on every store"),
 }
 
 _DESCRIPTION = """\
