@@ -1,5 +1,6 @@
-"""Shared by all tests: asyncio it is, and every store there is."""
+"""Shared by all tests: asyncio it is, every store there is, and ears for what is logged."""
 
+import logging
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -16,6 +17,15 @@ SEALED = ("sqlite-sealed", "redis-sealed", "postgres-sealed")
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _heard() -> None:  # pyright: ignore[reportUnusedFunction]
+    """What is logged is heard, however loud other tests, and the servers in them, have left the logs."""
+    logging.disable(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+    for name in ("coatcheck", "mcp"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(params=STORES)

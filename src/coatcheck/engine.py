@@ -74,13 +74,10 @@ class Engine:
             IdempotencyConflict: The key stands for another call of this owner.
             QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
         """
-        _check_name("tool", tool)
-        if terms.version:
-            _check_name("version", terms.version)
-        if owner is not None:
-            _check_name("owner", owner)
-        if idempotency_key is not None:
-            _check_name("idempotency_key", idempotency_key)
+        names = {"tool": tool, "version": terms.version or None, "owner": owner, "idempotency_key": idempotency_key}
+        for name, value in names.items():
+            if value is not None or name == "tool":
+                _check_name(name, value)
         now, ttl = self.clock(), lifetime(self.policy, terms)
         task = Task(
             id=task_id or self.new_id(),
@@ -350,8 +347,8 @@ def _check_limit(limit: int) -> None:
         raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
 
 
-def _check_name(name: str, value: str) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+def _check_name(name: str, value: object) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():
         raise InvalidArgument(f"{name} must be printable text of 1 to 512 characters, but it is {value!r:.60}.")
 
 

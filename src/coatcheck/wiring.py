@@ -17,6 +17,8 @@ import msgspec
 from coatcheck.engine import Engine
 from coatcheck.errors import BadStoreURL, InvalidArgument, KeyRefused, StoreUnavailable
 from coatcheck.policy import Duration, Policy, Terms, duration
+from coatcheck.runners.detached.target import find
+from coatcheck.runners.detached.work import Launcher
 from coatcheck.runners.loop import on_loop
 from coatcheck.runners.process import in_process
 from coatcheck.runners.thread import in_thread
@@ -28,6 +30,8 @@ from coatcheck.tool import Tool, Work
 from coatcheck.worker import TaskWorker, Worker
 
 KEY_VARIABLE = "COATCHECK_KEY"
+APP_VARIABLE = "COATCHECK_APP"
+"""Where a process of a detached task finds the server, if that cannot be told: `module:server`."""
 _REDIS = ("redis", "coatcheck.stores.redis.store", "RedisStore")
 _POSTGRES = ("postgres", "coatcheck.stores.postgres.store", "PostgresStore")
 _DRIVEN = {"redis": _REDIS, "rediss": _REDIS, "postgresql": _POSTGRES, "postgres": _POSTGRES}
@@ -68,7 +72,7 @@ async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Stor
 
 
 def new_worker(
-    engine: Engine, tools: Sequence[Tool], *, slots: int, grace: Duration, docket: str | None = None
+    engine: Engine, tools: Callable[[], Sequence[Tool]], *, slots: int, grace: Duration, docket: str | None = None
 ) -> AbstractAsyncContextManager[TaskWorker | None]:
     """Return who runs the tasks of a process, to be entered: nobody where `slots` is 0.
 
@@ -76,8 +80,23 @@ def new_worker(
     """
     if docket:
         courier = _loaded("coatcheck.couriers.worker", "docket", "Docket")
-        return courier.DocketWorker(engine, tools, docket, slots=slots, grace=grace)
-    return Worker(engine, tools, slots=slots, grace=grace) if slots else nullcontext()
+        return courier.DocketWorker(engine, tools(), docket, slots=slots, grace=grace)
+    return Worker(engine, tools(), slots=slots, grace=grace) if slots else nullcontext()
+
+
+def new_launcher(app: object, name: str, *, store: str, home: str) -> Launcher:
+    """Return what starts processes for the tasks of an app, kept at `store`, which `home` opens there.
+
+    Raises:
+        InvalidArgument: The store cannot be shared, or another process could not find the app.
+    """
+    place = os.environ.get(APP_VARIABLE) or find(app)
+    if place is None:
+        raise InvalidArgument(
+            f"Another process could not find {name!r}, as detached tasks need: give it a name at the top level of a "
+            f"module, or say where one is with {APP_VARIABLE}=module:server."
+        )
+    return Launcher(store=store, home=home, app=place)
 
 
 def without_password(url: str) -> str:

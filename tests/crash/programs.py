@@ -119,6 +119,7 @@ class TrappedStore:
         self._when, self._kind, left = trap.split(":")
         self._left = int(left)
         self._under_way = 0
+        self.is_sprung = False
         self.is_quiet = asyncio.Event()
         self.is_quiet.set()
 
@@ -137,6 +138,7 @@ class TrappedStore:
         if when == "before":
             die()
         if when == "during":
+            self.is_sprung = True
             threading.Thread(target=_die_soon, daemon=True).start()
         self._under_way += 1
         self.is_quiet.clear()
@@ -151,7 +153,10 @@ class TrappedStore:
 @asynccontextmanager
 async def open_trapped(url: str, trap: str) -> AsyncGenerator[TrappedStore]:
     async with open_store(url) as store:
-        yield TrappedStore(store, trap)
+        trapped = TrappedStore(store, trap)
+        yield trapped
+        if trapped.is_sprung:  # the write was quicker than death
+            await asyncio.Event().wait()
 
 
 def _kind_of(task: Task, entries: Sequence[Entry]) -> str:

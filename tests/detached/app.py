@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from coatcheck import Engine, Policy, SyncContext, TaskContext, Tool, decode, open_engine, tool
 from coatcheck.runners.detached.letter import Letter
-from coatcheck.runners.detached.work import Launcher, detached
+from coatcheck.runners.detached.work import Launcher
 from coatcheck.sync_context import Stopped
 
 POLICY = Policy()
@@ -156,13 +156,13 @@ INNER = (
 def tools(store: str, app: str = "app", **options: Any) -> list[Tool]:
     """Return the tools as a host has them."""
     launcher = Launcher(store=store, home=options.pop("home", HOME), app=app, **options)
-    return [detached(inner, launcher) for inner in INNER]
+    return [launcher.detach(inner) for inner in INNER]
 
 
 @asynccontextmanager
 async def home(letter: Letter) -> AsyncGenerator[Opened]:
     async with open_engine(letter.store, policy=POLICIES[letter.app]) as engine:
-        yield engine, tools(letter.store, letter.app)
+        yield engine, INNER
     print("the app was closed")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from coatcheck import Tool, Worker, open_engine
 from coatcheck.runners.detached.spawn import Child
-from coatcheck.runners.detached.work import Launcher, detached
+from coatcheck.runners.detached.work import Launcher
 from coatcheck.task import Task
 from tests.detached.app import HOME, INNER, POLICY
 
@@ -27,7 +27,7 @@ class DeadlyLauncher(Launcher):
 async def main(manner: str, url: str, home: str, app: str, tool: str, *arguments: str) -> None:
     given: dict[str, Any] = dict(pair.split("=", 1) for pair in arguments)
     launcher = (DeadlyLauncher if manner == "die" else Launcher)(store=url, home=home or HOME, app=app)
-    tools: list[Tool] = [detached(inner, launcher) for inner in INNER]
+    tools: list[Tool] = [launcher.detach(inner) for inner in INNER]
     async with open_engine(url, policy=POLICY) as engine, Worker(engine, tools, grace=60) as worker:
         await worker.submit(tool, given, made=lambda task: print(task.id, flush=True))
         if manner == "die":

@@ -1,10 +1,12 @@
-"""A server whose one tool is run in processes of their own."""
+"""A server whose tools are run in processes of their own."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -18,7 +20,7 @@ async def lifespan(server: MCPServer[Any]) -> AsyncGenerator[dict[str, str]]:
     yield {"greeting": "hello"}
 
 
-server = TaskServer("served", lifespan=lifespan)
+server = TaskServer("served", lifespan=lifespan, task=TaskPolicy(detached=True))
 
 
 @server.tool(task=TaskPolicy("required", timeout=60))
@@ -32,3 +34,17 @@ async def whoami(name: str, ctx: Context[Any, Any], task: TaskContext) -> dict[s
         "pid": os.getpid(),
         "settings": sorted(set_here),
     }
+
+
+@server.tool(task=True)
+async def hold(gate: str, ctx: Context[Any, Any]) -> int:
+    """Read from a pipe, which ends when somebody writes into it."""
+    await ctx.report_progress(1, 2, f"held by {os.getpid()}")
+    await asyncio.to_thread(Path(gate).read_bytes)
+    return os.getpid()
+
+
+@server.tool(task=TaskPolicy(detached=False))
+async def here() -> int:
+    """Tell which process this is."""
+    return os.getpid()

@@ -35,23 +35,23 @@ _SAFETY = {
 _COST = 10
 """How much more a race costs on a store that is not in memory."""
 on_every_store = pytest.mark.parametrize(
-    "kind", ["memory", *(pytest.param(kind, marks=pytest.mark.slow) for kind in _SAFETY)]
+    "store", ["memory", *(pytest.param(kind, marks=pytest.mark.slow) for kind in _SAFETY)]
 )
 on_every_shared_store = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow) for kind in _SAFETY]
+    "store", [pytest.param(kind, marks=pytest.mark.slow) for kind in _SAFETY]
 )
 
 
 @pytest.fixture
-def kind() -> str:
+def store() -> str:
     """The kind of store; tests that run on others as well give it as a parameter."""
     return "memory"
 
 
 @pytest.fixture
-def anyio_backend(kind: str) -> tuple[str, dict[str, Any]]:
+def anyio_backend(store: str) -> tuple[str, dict[str, Any]]:
     """Those who wait for other threads or processes share their time."""
-    return "asyncio", {"loop_factory": partial(SeededLoop, jumps=kind == "memory")}
+    return "asyncio", {"loop_factory": partial(SeededLoop, jumps=store == "memory")}
 
 
 @pytest.fixture(autouse=True)
@@ -69,15 +69,20 @@ def lots(monkeypatch: pytest.MonkeyPatch) -> Lots:
 
 
 @pytest.fixture
-async def served(kind: str, lots: Lots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
+def only_what_is_told(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise whoever was not woken would find out a little later."""
+    for name in _SAFETY.get(store, ()):
+        monkeypatch.setattr(f"coatcheck.stores.{name}", 3600.0)
+
+
+@pytest.fixture
+async def served(store: str, lots: Lots, tmp_path: Path, only_what_is_told: None) -> AsyncGenerator[Served]:
     """A server; on a store that can be shared two, as in two processes: only the second one does the work."""
-    stage, url = Stage(), new_url(kind, tmp_path)
-    if kind == "memory":
+    stage, url = Stage(), new_url(store, tmp_path)
+    if store == "memory":
         async with serving(lots, stage, build(stage)) as served:
             yield served
         return
-    for name in _SAFETY[kind]:  # otherwise whoever was not woken would find out a little later
-        monkeypatch.setattr(f"coatcheck.stores.{name}", 3600.0)
     async with (
         serving(lots, stage, build(stage, url)) as back,
         serving(lots, stage, build(stage, url, concurrency=0)) as front,
@@ -87,5 +92,5 @@ async def served(kind: str, lots: Lots, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(params=[30, pytest.param(500, marks=pytest.mark.slow)])
-def races(request: pytest.FixtureRequest, kind: str, lots: Lots) -> Races:
-    return partial(run, lots, request.param // (1 if kind == "memory" else _COST))
+def races(request: pytest.FixtureRequest, store: str, lots: Lots) -> Races:
+    return partial(run, lots, request.param // (1 if store == "memory" else _COST))

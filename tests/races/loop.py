@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import selectors
+import sys
+from asyncio import selector_events
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -14,6 +18,7 @@ _LONGEST_SILENCE = 20
 _MOMENT = 1e-3
 _TURN = 1e-9
 """What a turn of the loop takes: next to nothing, but who waits for a time to pass must see it pass."""
+_SOCKETS = selector_events.__file__, selector_events.__name__
 _Ready = tuple[asyncio.Handle, Callable[..., object], tuple[Any, ...], contextvars.Context]
 
 
@@ -22,12 +27,15 @@ class SeededLoop(asyncio.SelectorEventLoop):
 
     While nobody draws lots it is an ordinary loop, but for its time: that all but stands still as long as anything can
     be done, and then jumps to the next timer. So an hour's wait takes no time, and what is late is late for certain.
+
+    What asyncio does about a socket it does in its own order, and first: every loop keeps that.
     """
 
     def __init__(self, *, jumps: bool = True) -> None:
         """`jumps=False` is for those who wait for other threads: their time is everybody's."""
         self._timeless = _Timeless() if jumps else None
         self._pool: list[_Ready] = []
+        self._first: deque[_Ready] = deque()
         self._outside = contextvars.Context()
         self._chance: Random | None = None
         self._in_order = 0.0
@@ -49,20 +57,31 @@ class SeededLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
-        self._pool.append((handle, callback, args, context))
+        line = self._first if _is_of_a_socket(callback) else self._pool
+        line.append((handle, callback, args, context))
         super().call_soon(self._run_one, context=self._outside)
         return handle
 
     def _run_one(self) -> None:
-        pool, chance = self._pool, self._chance
-        is_drawn = chance is not None and len(pool) > 1 and chance.random() >= self._in_order
-        place = chance.randrange(len(pool)) if chance is not None and is_drawn else 0
-        handle, callback, args, context = pool.pop(place)
+        handle, callback, args, context = self._first.popleft() if self._first else self._draw_one()
         if not handle.cancelled():
             context.run(callback, *args)
 
+    def _draw_one(self) -> _Ready:
+        pool, chance = self._pool, self._chance
+        is_drawn = chance is not None and len(pool) > 1 and chance.random() >= self._in_order
+        return pool.pop(chance.randrange(len(pool)) if chance is not None and is_drawn else 0)
+
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.faults.append(f"{context['message']}: {context.get('exception')!r}, {context.get('future')!r}")
+
+
+def _is_of_a_socket(callback: Callable[..., object]) -> bool:
+    file, module = _SOCKETS
+    while isinstance(callback, partial):
+        callback = callback.func
+    is_theirs = getattr(callback, "__module__", None) == module
+    return is_theirs or sys._getframe(2).f_code.co_filename == file  # pyright: ignore[reportPrivateUsage]
 
 
 class _Timeless(selectors.DefaultSelector):

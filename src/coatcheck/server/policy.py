@@ -41,6 +41,8 @@ class TaskPolicy:
 
     Left out: a task at once, a ticket after 45 seconds. None: a task at once, and no ticket however long it takes.
     """
+    detached: bool | UnsetType = UNSET
+    """Run in a process of its own, which goes on when this one ends; for hosts that do not live as long as tasks."""
     fallback: bool | UnsetType = UNSET
     """Whether a tool that is `required` to be a task is `optional` to clients without tasks."""
     cancel_on_disconnect: bool | UnsetType = UNSET

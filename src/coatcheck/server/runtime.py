@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -21,8 +22,11 @@ from coatcheck.server.v2025.status import StatusNews
 from coatcheck.server.waiting.vigil import Vigils
 from coatcheck.task import Task
 from coatcheck.tool import Tool
-from coatcheck.wiring import new_worker, open_engine
+from coatcheck.wiring import Launcher, new_launcher, new_worker, open_engine
 from coatcheck.worker import TaskWorker
+
+_HOME = "coatcheck.server.detached:home"
+"""What opens a server in the process of a detached task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Runtime:
         self._guests = 0
         self._host: asyncio.Task[None] | None = None
         self._running: Running | None = None
+        self._launch: Callable[[], Launcher] | None = None
 
     @property
     def running(self) -> Running:
@@ -88,6 +93,15 @@ class Runtime:
     @property
     def is_running(self) -> bool:
         return self._running is not None
+
+    def detach(self, tool: Tool) -> Tool:
+        """Return a tool as one that is run in processes of their own.
+
+        Raises:
+            InvalidArgument: The store cannot be shared, or another process could not find the server.
+        """
+        assert self._launch, "only a server that runs has a worker to give tools to"
+        return self._launch().detach(tool)
 
     @asynccontextmanager
     async def serve(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
@@ -127,6 +141,7 @@ class Runtime:
         settings = self._settings
         slots, url = settings.slots(), settings.url(server.name)
         check_host(slots, url, strict=settings.strict)
+        self._launch = cache(partial(new_launcher, server, server.name, store=url, home=_HOME))
         state: Any = {}
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
@@ -134,7 +149,7 @@ class Runtime:
         vigils = Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds())
         stack.push_async_callback(vigils.errands.settle)
         worker = await stack.enter_async_context(
-            new_worker(engine, self._tools(), slots=slots, grace=settings.grace, docket=settings.courier())
+            new_worker(engine, self._tools, slots=slots, grace=settings.grace, docket=settings.courier())
         )
         return Running(
             server=server,

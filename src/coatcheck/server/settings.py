@@ -66,7 +66,8 @@ class Settings:
         return self.strict_headers and not os.environ.get(LENIENT_VARIABLE)
 
     def courier(self) -> str | None:
-        return os.environ.get(DOCKET_VARIABLE) or self.docket
+        """Return Docket's URL. The variable has the last word, also if it is empty."""
+        return os.environ.get(DOCKET_VARIABLE, self.docket) or None
 
     def slots(self) -> int:
         given = os.environ.get(CONCURRENCY_VARIABLE)

@@ -79,14 +79,9 @@ class TaskServer(MCPServer[Any]):
         )
         self._names: set[str] = set()
         self._is_alone = not extensions  # what else intercepts calls must see them all
-        super().__init__(
-            name,
-            lifespan=self.tasks.lifespan,
-            extensions=[*extensions, self.tasks],
-            subscriptions=False if subscriptions is False else bus,
-            tools=[self._adapted(tool) for tool in tools],
-            **_sealed(options, name),
-        )
+        options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
+        options |= {"subscriptions": False if subscriptions is False else bus, **_sealed(options, name)}
+        super().__init__(name, tools=[self._adapted(tool) for tool in tools], **options)
 
     def _tasks(self, store: str | None, **settings: Any) -> Tasks:
         return Tasks(store, **settings)

@@ -26,6 +26,7 @@ from coatcheck.server.polling import PollLimit
 from coatcheck.server.runtime import Running
 from coatcheck.server.settings import Lifespan, Settings
 from coatcheck.task import Task, full_name
+from coatcheck.tool import Tool
 from coatcheck.wiring import open_store
 
 logger = logging.getLogger("coatcheck")
@@ -68,12 +69,11 @@ class Tasks(Extension):
         with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
         polls more often than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves
         them to others. `docket` is the URL of a Redis where Docket carries tasks to those who run them. `strict`
-        refuses to run where processes are frozen between requests, which is only warned of otherwise.
-        `strict_headers=False` also serves clients that leave out the Mcp-Name header the protocol asks for. `grace` is
-        what running tasks have to finish when the server stops. `heartbeat` is how long the caller of a slow tool is
-        left without progress. `bind_sessions=False` lets callers without a principal use a task's id in any session, as
-        after a restart. `fallback_tools=False` gives clients without tasks no tickets. `subscriptions` is the server's
-        own, if it has one; without it, `ctx.notify_…` is for plain calls only.
+        refuses hosts that are frozen between requests, which is warned of otherwise. `strict_headers=False` also serves
+        clients that leave out the Mcp-Name header. `grace` is what running tasks have to finish when the server stops,
+        `heartbeat` how long the caller of a slow tool is left without progress. `bind_sessions=False` lets callers
+        without a principal use a task's id in any session. `fallback_tools=False` gives clients without tasks no
+        tickets. `subscriptions` is the server's own, if it has one; else `ctx.notify_…` is for plain calls only.
         """
         self._default = policy_of(default)
         self._settings = Settings(
@@ -172,6 +172,10 @@ class Tasks(Extension):
     def slots(self) -> int:
         """Return how many tasks this process would run at once."""
         return self._settings.slots()
+
+    def bodies(self) -> list[Tool]:
+        """Return the tools as they are where they run, for a process that runs one task of one of them."""
+        return [self._parts.toolbox.body(name) for name in self._parts.toolbox.policies]
 
     async def check(self, server: str) -> None:
         """Open what tasks are kept in, and close it again.

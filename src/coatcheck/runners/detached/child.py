@@ -23,7 +23,6 @@ from coatcheck.liveness import name_worker
 from coatcheck.runners.detached.letter import Letter, take
 from coatcheck.runners.detached.target import load
 from coatcheck.runners.detached.watchdog import Watchdog
-from coatcheck.runners.detached.work import attached
 from coatcheck.task import Task
 from coatcheck.tool import Tool
 
@@ -87,7 +86,7 @@ async def _take_over(engine: Engine, tools: Iterable[Tool], letter: Letter) -> t
         sys.exit(f"There is no tool {name!r} in {letter.app}.")
     event = HandedOver(letter.attempt, name_worker(is_detached=True), engine.clock() + engine.policy.lease)
     try:
-        return await engine.report(task, event), attached(tool)
+        return await engine.report(task, event), tool
     except (Refused, TaskNotFound) as error:
         sys.exit(f"The task is not to be run here any more: {error}")
 

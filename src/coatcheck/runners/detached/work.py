@@ -55,8 +55,13 @@ class Launcher:
         self._store, beside = placed(store)
         self._home, self._app, self._more, self._logs = home, app, dict(more or {}), logs or beside
         self._python = our_python() if python is None else python
-        self._at_most, self.start_within = at_most, duration("start_within", start_within)
+        self._at_most, self._start_within = at_most, duration("start_within", start_within)
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    def detach(self, tool: Tool) -> Tool:
+        """Return the tool as one that is run in processes of their own."""
+        # How long a run may take is for that process to see to: it has yet to begin.
+        return msgspec.structs.replace(tool, work=self._run, timeout=None)
 
     async def start(self, task: Task) -> Child:
         """Start a process for a task this process holds, once there is room for one more.
@@ -84,33 +89,14 @@ class Launcher:
         child.ended.add_done_callback(lambda _: places.release())
         return child
 
-
-def detached(tool: Tool, launcher: Launcher) -> Tool:
-    """Return the tool as one that is run in processes of their own, which `launcher` starts."""
-    # How long a run may take is for that process to see to: it has yet to begin.
-    return msgspec.structs.replace(tool, work=Detached(tool, launcher), timeout=None)
-
-
-def attached(tool: Tool) -> Tool:
-    """Return what a detached tool is in such a process; any other as it is."""
-    return tool.work.tool if isinstance(tool.work, Detached) else tool
-
-
-class Detached:
-    """Work that is done elsewhere."""
-
-    def __init__(self, tool: Tool, launcher: Launcher) -> None:
-        self.tool, self._launcher = tool, launcher
-
-    async def __call__(self, context: TaskContext, arguments: Mapping[str, Any]) -> NoReturn:
+    async def _run(self, context: TaskContext, arguments: Mapping[str, Any]) -> NoReturn:
         """Start the process and stay until it has taken the task over, which ends this work as any that lost its task.
 
         Raises:
             ToolFailed: It did not.
         """
-        attempt = context.task.attempt
-        child = await self._launcher.start(context.task)
-        limit = self._launcher.start_within
+        attempt, limit = context.task.attempt, self._start_within
+        child = await self.start(context.task)
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 code = await asyncio.shield(child.ended)

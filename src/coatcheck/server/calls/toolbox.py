@@ -63,10 +63,15 @@ class Toolbox:
             self.simple[name] = SimpleTool(tool.fn_metadata.validate_arguments, tool.context_kwarg is not None)
 
     def all(self) -> list[Tool]:
+        """Return the tools as the worker knows them."""
         return [self.tool(name) for name in self.policies]
 
     def tool(self, name: str) -> Tool:
-        """Return a tool as the worker knows it."""
+        body = self.body(name)
+        return self._runtime.detach(body) if self.policies[name].detached is True else body
+
+    def body(self, name: str) -> Tool:
+        """Return a tool as it is where it runs."""
         policy = self.policies[name]
 
         def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
