@@ -11,6 +11,8 @@ from coatcheck.store import Store
 from tests.databases.fixtures import new_url
 
 STORES = ("memory", "sqlite", "redis", "postgres")
+TWINS = ("valkey",)
+"""Other servers that a store can be kept in: they pass the contract, too."""
 SEALED = ("sqlite-sealed", "redis-sealed", "postgres-sealed")
 
 

@@ -25,7 +25,8 @@ _PLATFORMS: Mapping[str, tuple[str, ...]] = {
 """By the variables that a platform sets, all of them. Cloud Run is not here: whether it freezes is up to its settings,
 and a process cannot tell."""
 _SYSTEMS: Mapping[str, str] = {"emscripten": "WebAssembly (Pyodide, Cloudflare Workers)", "wasi": "WebAssembly (WASI)"}
-_SHARED = frozenset({"redis", "rediss", "postgresql", "postgres"})
+_PRIVATE = frozenset({"memory", "sqlite"})
+"""Stores that nobody else reaches from there."""
 _said: set[str] = set()
 
 
@@ -47,7 +48,7 @@ def complaint(
     A process that only takes tasks in may be frozen: others, elsewhere, run them, if they can reach the store.
     """
     platform = platform_that_freezes(environment, system)
-    is_shared = urlsplit(store).scheme in _SHARED
+    is_shared = urlsplit(store).scheme not in _PRIVATE
     if platform is None or (slots == 0 and is_shared):
         return None
     where = "the same store" if is_shared else "a store that both can reach, redis:// or postgresql://"

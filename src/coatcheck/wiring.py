@@ -34,7 +34,10 @@ APP_VARIABLE = "COATCHECK_APP"
 """Where a process of a detached task finds the server, if that cannot be told: `module:server`."""
 _REDIS = ("redis", "coatcheck.stores.redis.store", "RedisStore")
 _POSTGRES = ("postgres", "coatcheck.stores.postgres.store", "PostgresStore")
-_DRIVEN = {"redis": _REDIS, "rediss": _REDIS, "postgresql": _POSTGRES, "postgres": _POSTGRES}
+_DRIVEN = {
+    **dict.fromkeys(("redis", "rediss", "redis+sentinel", "rediss+sentinel"), _REDIS),
+    **dict.fromkeys(("postgresql", "postgres"), _POSTGRES),
+}
 """By scheme: the extra that brings the driver, and where the store is."""
 
 
@@ -48,7 +51,8 @@ async def open_engine(url: str, *, policy: Policy = Policy(), key: str | None = 
 @asynccontextmanager
 async def open_store(url: str, *, key: str | None = None) -> AsyncGenerator[Store]:
     """Open a store: `memory://`, `sqlite:///tasks.db`, `sqlite:////var/lib/tasks.db`, `sqlite:///~/tasks.db`,
-    `redis://host:6379/0?prefix=coatcheck` (also `rediss://`), `postgresql://user@host/database?schema=coatcheck`.
+    `redis://host:6379/0?prefix=coatcheck`, `redis+sentinel://sentinel:26379/service/0`, both also as `rediss`;
+    `postgresql://user@host/database?schema=coatcheck`.
 
     With `key` or COATCHECK_KEY set, all but what is indexed is encrypted at rest: arguments, answers, messages,
     journal, results and identity. Ids, owners, tool names, idempotency keys, states and times stay readable.

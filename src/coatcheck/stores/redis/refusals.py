@@ -7,7 +7,7 @@ import re
 from hiredis import ReplyError
 
 from coatcheck.errors import StoreError, StoreUnavailable, StoreUnusable
-from coatcheck.stores.redis.address import Address
+from coatcheck.stores.redis.address import Address, Place
 
 _PASSING = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ASK", "BUSY", "NOREPLICAS")
 _LASTING = ("NOAUTH", "WRONGPASS", "NOPERM", "OOM", "WRONGTYPE", "MOVED")
@@ -22,9 +22,9 @@ class NotNow(Exception):
 class Moved(NotNow):
     """Another node of the cluster has what was asked for."""
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"moved to {host}:{port}")
-        self.host, self.port = host, port
+    def __init__(self, place: Place) -> None:
+        super().__init__(f"moved to {place[0]}:{place[1]}")
+        self.place = place
 
 
 def is_unknown_script(error: ReplyError) -> bool:
@@ -39,7 +39,7 @@ def meaning(error: ReplyError, address: Address) -> NotNow | StoreError:
         return NotNow(text)
     if code == "MOVED":
         host, _, port = text.split()[2].rpartition(":")
-        return Moved(host, int(port))
+        return Moved((host, int(port)))
     match code:
         case "NOAUTH" | "WRONGPASS":
             advice = "does not accept this user and password; put the right ones into the URL"
