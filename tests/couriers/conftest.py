@@ -42,7 +42,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 async def docket(url: str) -> AsyncGenerator[Docket]:
     """The same docket, to look into it."""
-    async with new_docket(url, 1) as opened:
+    async with new_docket(url, 1)[0] as opened:
         yield opened
 
 

@@ -11,7 +11,6 @@ from docket import Docket
 
 from coatcheck import Engine, InvalidArgument, Status, TaskContext, tool
 from coatcheck.couriers.connection import FUNCTION
-from coatcheck.couriers.limits import Limits
 from tests.couriers.children import PATIENCE
 from tests.couriers.conftest import Node, Outcome, result
 
@@ -156,14 +155,14 @@ async def test_a_tool_can_be_added_and_removed_while_a_worker_runs(node: Node, o
         await worker.submit("act")
 
 
-@pytest.mark.parametrize("limits", [Limits(per_tool=2), Limits(per_owner=2), Limits(per_tool=3, per_owner=2)], ids=str)
+@pytest.mark.parametrize("limits", ["per_tool=2", "per_owner=2", "per_tool=3&per_owner=2"])
 async def test_no_more_run_at_once_than_the_limit_on_all_workers(
-    limits: Limits, docket: Docket, engine: Engine, node: Node, outcome: Outcome
+    limits: str, docket: Docket, url: str, engine: Engine, node: Node, outcome: Outcome
 ) -> None:
     stage = Stage()
     server = await node(tool(stage.act), slots=0)
     for _ in range(2):
-        await node(tool(stage.act), limits=limits)
+        await node(tool(stage.act), at=f"{url}&{limits}")
     tasks = [await server.submit("act", owner="me") for _ in range(8)]
     await stage.begins(2)
     parked = await kept_back(docket, [task.id for task in tasks], count=6)
@@ -185,10 +184,10 @@ async def kept_back(docket: Docket, ids: list[str], count: int) -> list[str]:
                 return found
 
 
-async def test_a_limit_for_an_owner_is_no_limit_for_others(node: Node, outcome: Outcome) -> None:
+async def test_a_limit_for_an_owner_is_no_limit_for_others(url: str, node: Node, outcome: Outcome) -> None:
     mine, yours = Stage(), Stage()
     tools = tool(mine.act, name="mine"), tool(yours.act, name="yours")
-    worker = await node(*tools, limits=Limits(per_owner=1))
+    worker = await node(*tools, at=f"{url}&per_owner=1")
     held = [await worker.submit("mine", owner="me") for _ in range(3)]
     await mine.begins()
     yours.may_end.set()
@@ -199,10 +198,12 @@ async def test_a_limit_for_an_owner_is_no_limit_for_others(node: Node, outcome: 
     assert mine.most == 1
 
 
-@pytest.mark.parametrize("wish", [{"per_tool": 0}, {"per_owner": -1}])
-async def test_a_limit_is_at_least_one(wish: dict[str, int]) -> None:
-    with pytest.raises(InvalidArgument, match="at least 1"):
-        Limits(**wish)
+@pytest.mark.parametrize(
+    ("wish", "reason"), [("per_tool=0", "at least 1"), ("per_owner=-1", "a number"), ("per_owner=two", "a number")]
+)
+async def test_a_limit_is_at_least_one(wish: str, reason: str, url: str, node: Node) -> None:
+    with pytest.raises(InvalidArgument, match=reason):
+        await node(at=f"{url}&{wish}")
 
 
 async def test_a_worker_that_stops_hands_on_what_can_be_resumed_and_fails_the_rest(

@@ -17,7 +17,6 @@ import msgspec
 from coatcheck.couriers.carrier import Carrier
 from coatcheck.couriers.connection import new_docket
 from coatcheck.couriers.deliveries import Deliveries
-from coatcheck.couriers.limits import Limits
 from coatcheck.couriers.outbox import Outbox
 from coatcheck.couriers.schedule import with_time
 from coatcheck.couriers.trouble import Trouble
@@ -55,9 +54,9 @@ class DocketWorker:
         slots: int = 64,
         grace: Duration = 10.0,
         lease: Duration = 30.0,
-        limits: Limits = Limits(),
     ) -> None:
-        """`url` is that of Docket's Redis, with `?prefix=` for a docket of another name than coatcheck.
+        """`url` is that of Docket's Redis, with `?prefix=` for a docket of another name than coatcheck; and with
+        `per_tool` and `per_owner` for how many tasks of a tool or an owner may run at once, on all workers together.
 
         `slots=0` hands tasks in, and runs none; more than 200 count as 200, for more there are more workers. `lease`:
         how long Docket waits for a sign of life before it brings an id to another worker.
@@ -70,7 +69,7 @@ class DocketWorker:
         self.name = name_worker()
         self._engine, self._grace = engine, duration("grace", grace)
         self._tools: dict[str, Tool] = {}
-        self._docket = new_docket(url, slots)
+        self._docket, limits = new_docket(url, slots)
         self._deliveries = Deliveries(engine, self.name, limits)
         self._outbox = Outbox(self._docket, engine, lambda: self._deliveries.tools)
         self._carrier = Carrier(
