@@ -183,6 +183,7 @@ PATHS: dict[str, Sequence[Event]] = {
 EVENTS: dict[tuple[str, str], Event] = {
     ("Claimed", ""): CLAIM,
     ("Renewed", ""): lifecycle.Renewed(1, NOW + 2 * LEASE),
+    ("HandedOver", ""): lifecycle.HandedOver(1, "another", NOW + 3 * LEASE),
     ("Noted", ""): lifecycle.Noted(1, "half done"),
     ("Recorded", ""): lifecycle.Recorded(1, (Entry(kind="step", key="s", value=encode(1), at=NOW),)),
     ("InputRequested", "a new key"): lifecycle.InputRequested(1, {"c": QUESTION}, DAY),

@@ -88,6 +88,16 @@ def new_worker(
     return Worker(engine, tools(), slots=slots, grace=grace) if slots else nullcontext()
 
 
+def check_docket(url: str) -> None:
+    """Refuse a URL at which Docket cannot be.
+
+    Raises:
+        InvalidArgument: It names no Redis, or limits that are none.
+        StoreUnavailable: Docket is not installed.
+    """
+    _loaded("coatcheck.couriers.connection", "docket", "Docket").new_docket(url, 0)
+
+
 def new_launcher(app: object, name: str, *, store: str, home: str) -> Launcher:
     """Return what starts processes for the tasks of an app, kept at `store`, which `home` opens there.
 

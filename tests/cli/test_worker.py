@@ -67,6 +67,24 @@ async def test_a_worker_that_is_told_to_stop_hands_on_what_it_may(serve: Serving
     assert not any("Traceback" in line for line in first.said)
 
 
+async def test_docket_carries_tasks_from_servers_to_workers(
+    serve: Serving, work: Start, store: str, tmp_path: Path
+) -> None:
+    docket = ("--docket", new_url("redis", tmp_path))
+    served, listener = await serve("--concurrency", "0", *docket, store=store), Listener()
+    first = await work(*docket)
+    assert await call(served.url, "worker") == first.pid
+    async with connected(served.url, listener) as client:
+        resumable = await hand_in(client, "resumable")
+        stream = listening(client, resumable)
+        await listener.hears(1, HOLDING)
+        first.signal(signal.SIGKILL)
+        await first.ended()
+        second = await work(*docket)
+        assert value(await collect(client.session, resumable)) == [first.pid, second.pid]
+        stream.cancel()
+
+
 async def test_what_a_killed_worker_had_is_resumed_by_another(serve: Serving, work: Start, store: str) -> None:
     served, listener = await serve("--concurrency", "0", store=store), Listener()
     first = await work()
@@ -102,6 +120,12 @@ def test_a_server_without_tasks_has_nothing_for_a_worker(coatcheck: Caller) -> N
     done = coatcheck("worker", "tests.cli.app:plain")
     assert done.code
     assert "has no tasks to run; make it a TaskServer" in done.sentence
+
+
+def test_docket_needs_a_redis(coatcheck: Caller, tmp_path: Path) -> None:
+    done = coatcheck("worker", APP, "--store", f"sqlite:///{tmp_path}/tasks.db", "--docket", "postgresql://localhost")
+    assert done.code
+    assert done.sentence == "Docket needs a Redis, and postgresql:// is none; use redis://host:6379/0."
 
 
 def test_a_password_is_not_shown(coatcheck: Caller) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.client import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from coatcheck import Client, ToolFailed
+from coatcheck import Client, Engine, ToolFailed, Worker
 from coatcheck.executors import Jobs
 from coatcheck.server import TaskContext, TaskPolicy, TaskServer
 from tests.executors.stage import Stage
@@ -64,6 +65,19 @@ async def test_a_client_that_cancels_cancels_the_job(jobs: Jobs, stage: Stage) -
         await stage.job()
         await handle.cancel()
         await stage.until(lambda jobs: jobs[0]["state"] == "cancelled")
+
+
+async def test_a_server_looks_after_jobs_of_workers_that_were_there_before(
+    engine: Engine, jobs: Jobs, stage: Stage, tmp_path: Path
+) -> None:
+    async with Worker(engine, [jobs.tool("render")], grace=0.01) as worker:
+        task = await worker.submit("render")
+        await stage.until_asked("status")
+    server = TaskServer("another", store=f"sqlite:///{tmp_path}/tasks.db")
+    assert server.tasks.look_after(jobs) is jobs
+    async with Client(server):
+        await engine.cancel(task.id)
+        await stage.until(lambda found: [job["state"] for job in found] == ["cancelled"])
 
 
 async def test_a_client_is_asked_what_a_job_asks(jobs: Jobs, stage: Stage) -> None:

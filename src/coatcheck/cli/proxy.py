@@ -102,7 +102,7 @@ def proxy(
     server = Gateway(found.servers, store=store or _store(config), settings=settings)
     tasks = tasks_of(server)
     assert tasks
-    asyncio.run(tasks.check(server.name))
+    asyncio.run(tasks.check(server))
     if http is None:
         raise typer.Exit(serve_stdio(server))
     with closing(bind(http)) as bound:

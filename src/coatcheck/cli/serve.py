@@ -102,4 +102,4 @@ def _check(server: MCPServer[Any], workers: int) -> None:
         return
     if tasks.url(server.name).startswith("memory:") and (workers > 1 or tasks.slots() == 0):
         raise InvalidArgument("Processes cannot share memory://; name a store, as --store sqlite:///tasks.db.")
-    asyncio.run(tasks.check(server.name))
+    asyncio.run(tasks.check(server))

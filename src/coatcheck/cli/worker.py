@@ -57,7 +57,7 @@ def worker(
     configure_logs(log_format, log_level)
     server, tasks = _load(target)
     configure_logs(log_format, log_level)  # again: servers set up logs of their own
-    asyncio.run(tasks.check(server.name))
+    asyncio.run(tasks.check(server))
     said = {"tasks": ", ".join(tasks.describe()) or "none", "store": without_password(tasks.url(server.name))}
     crowd = f", {processes} processes" if processes > 1 else ""
     announce(f"a worker for {server.name}", {**said, "at once": f"{concurrency}{crowd}"}, log_format)

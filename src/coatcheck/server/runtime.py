@@ -22,7 +22,7 @@ from coatcheck.server.v2025.status import StatusNews
 from coatcheck.server.waiting.vigil import Vigils
 from coatcheck.task import Task
 from coatcheck.tool import Tool
-from coatcheck.wiring import Launcher, new_launcher, new_worker, open_engine
+from coatcheck.wiring import Launcher, check_docket, new_launcher, new_worker, open_engine
 from coatcheck.worker import TaskWorker
 
 _HOME = "coatcheck.server.detached:home"
@@ -94,6 +94,23 @@ class Runtime:
     def is_running(self) -> bool:
         return self._running is not None
 
+    def check(self, server: MCPServer[Any]) -> tuple[int, str]:
+        """Return how many tasks run here at once, and where they are kept.
+
+        Raises:
+            InvalidArgument: A setting cannot be used, or not here.
+            StoreUnavailable: Something is not installed.
+        """
+        settings = self._settings
+        slots, url, docket = settings.slots(), settings.url(server.name), settings.courier()
+        check_host(slots, url, strict=settings.strict)
+        if docket:
+            check_docket(docket)
+        self._launch = cache(partial(new_launcher, server, server.name, store=url, home=_HOME))
+        if slots:
+            self._tools()  # for those that cannot be detached
+        return slots, url
+
     def detach(self, tool: Tool) -> Tool:
         """Return a tool as one that is run in processes of their own.
 
@@ -139,15 +156,15 @@ class Runtime:
 
     async def _start(self, server: MCPServer[Any], stack: AsyncExitStack) -> Running:
         settings = self._settings
-        slots, url = settings.slots(), settings.url(server.name)
-        check_host(slots, url, strict=settings.strict)
-        self._launch = cache(partial(new_launcher, server, server.name, store=url, home=_HOME))
+        slots, url = self.check(server)
         state: Any = {}
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
         engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
         vigils = Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds())
         stack.push_async_callback(vigils.errands.settle)
+        for jobs in settings.jobs if slots else ():
+            await stack.enter_async_context(jobs.looked_after(engine))
         worker = await stack.enter_async_context(
             new_worker(engine, self._tools, slots=slots, grace=settings.grace, docket=settings.courier())
         )

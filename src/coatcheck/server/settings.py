@@ -14,6 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
 
 from coatcheck.errors import InvalidArgument
+from coatcheck.executors import Jobs
 from coatcheck.policy import Duration, Policy, duration
 
 STORE_VARIABLE = "COATCHECK_STORE"
@@ -52,6 +53,8 @@ class Settings:
     """Whether clients without tasks get tickets, and tools for them."""
     lifespan: Lifespan | None = None
     """The author's own; its state is what tool bodies find in their `Context`."""
+    jobs: list[Jobs] = field(default_factory=list[Jobs])
+    """Those that other engines do for tasks of this server."""
 
     def __post_init__(self) -> None:
         if self.concurrency < 0:

@@ -16,6 +16,7 @@ from mcp_types import CallToolRequestParams
 from starlette.types import ASGIApp
 
 from coatcheck.dialects.v2026 import EXTENSION
+from coatcheck.executors import Jobs
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, lifetime
 from coatcheck.server.calls.toolbox import SimpleTool
@@ -128,6 +129,11 @@ class Tasks(Extension):
         """Forget a tool. Its tasks wait for a server that has it."""
         self._parts.toolbox.remove(name)
 
+    def look_after(self, jobs: Jobs) -> Jobs:
+        """Return the jobs; while this server runs tasks, those of tasks that have ended are stopped, whoever died."""
+        self._settings.jobs.append(jobs)
+        return jobs
+
     @asynccontextmanager
     async def lifespan(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
         """The server's lifespan: engine and worker run as long as it does, around the author's own lifespan."""
@@ -177,15 +183,15 @@ class Tasks(Extension):
         """Return the tools as they are where they run, for a process that runs one task of one of them."""
         return [self._parts.toolbox.body(name) for name in self._parts.toolbox.policies]
 
-    async def check(self, server: str) -> None:
-        """Open what tasks are kept in, and close it again.
+    async def check(self, server: MCPServer[Any]) -> None:
+        """See whether the server could start: what its settings say, and what tasks are kept in.
 
         Raises:
             StoreError: It cannot be used.
             InvalidArgument: A setting cannot be used.
         """
-        self._settings.slots()
-        async with open_store(self.url(server), key=self._settings.key):
+        self._parts.runtime.check(server)
+        async with open_store(self.url(server.name), key=self._settings.key):
             pass
 
     def describe(self) -> list[str]:
