@@ -15,13 +15,13 @@ from coatcheck.stores.redis.address import Address, Place
 from coatcheck.stores.redis.refusals import NotNow, meaning
 
 Word = str | bytes | int
-Command = Sequence[Word]
+Command = tuple[Word, ...]
 _CONNECT_SECONDS = 5.0
 _NOT_PRIMARY = (b"slave", b"sentinel")
 
 
 def packed(command: Command) -> bytes:
-    return hiredis.pack_command(tuple(command))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportArgumentType]
+    return hiredis.pack_command(command)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportArgumentType]
 
 
 class Connection(asyncio.Protocol):

@@ -25,19 +25,24 @@ _LOOK_SECONDS = 1.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _MOST_BYTES, _MOST_REQUESTS = 1 << 20, 256
 """What may be unanswered at a time: Redis keeps all replies in memory until we have read them."""
+_FEW = 8
 
 
 class Request:
     """A command, and its reply once there is one."""
 
-    __slots__ = ("command", "is_repeated", "on_reply", "raw", "reply", "since")
+    __slots__ = ("command", "is_light", "is_repeated", "on_reply", "raw", "reply", "since")
 
     def __init__(
-        self, command: Command, on_reply: Callable[[Any], None] | None, loop: asyncio.AbstractEventLoop
+        self,
+        command: Command,
+        on_reply: Callable[[Any], None] | None,
+        reply: asyncio.Future[Any],
+        since: float,
     ) -> None:
         self.command, self.raw, self.on_reply = command, packed(command), on_reply
-        self.reply: asyncio.Future[Any] = loop.create_future()
-        self.since = loop.time()
+        self.reply, self.since = reply, since
+        self.is_light = command[0] == "HMGET"
         self.is_repeated = False
         """It was sent before, and may have been carried out."""
 
@@ -62,7 +67,7 @@ class Link:
         self._connection: Connection | None = None
         self._dialing: asyncio.Task[None] | None = None
         self._is_flush_due = self._is_closed = False
-        self._heard = 0.0
+        self._heard = self._now = 0.0
         self._pause = _SHORTEST_PAUSE
         self._trouble: Exception | None = None
         self._look: asyncio.TimerHandle | None = None
@@ -82,11 +87,12 @@ class Link:
         """
         if self._is_closed:
             raise StoreUnavailable("The store is closed; open it again.")
-        request = Request(command, on_reply, self._loop)
-        self._queue.append(request)
         if not self._is_flush_due:
             self._is_flush_due = True
+            self._now = self._loop.time()
             self._loop.call_soon(self._flush)
+        request = Request(command, on_reply, self._loop.create_future(), self._now)
+        self._queue.append(request)
         return request
 
     def renew(self, reason: Exception, address: Address | None = None) -> None:
@@ -113,7 +119,10 @@ class Link:
             self._connection.abort(ConnectionError("closed"))
             await lost
 
-    def _flush(self) -> None:
+    def _flush(self, answered: int = 0) -> None:
+        """Send what there is; of many that are light on the server only half, so that it answers these while we deal
+        with its answers to those. `answered`: how many of those there are.
+        """
         self._is_flush_due = False
         if self._look is None and self._queue:
             self._look = self._loop.call_later(_LOOK_SECONDS, self._look_after)
@@ -121,7 +130,10 @@ class Link:
             self._dial()
             return
         queue, sent, parts = self._queue, self._sent, list[bytes]()
+        half = max(_FEW, (answered + len(sent) + len(queue)) // 2)
         while queue and (not sent or (self._bytes_sent < _MOST_BYTES and len(sent) < _MOST_REQUESTS)):
+            if len(sent) >= half and queue[0].is_light:
+                break
             request = queue.popleft()
             if request.reply.done():
                 continue  # whoever wanted it went away
@@ -154,7 +166,7 @@ class Link:
         if is_well:
             self._pause = _SHORTEST_PAUSE
         if self._queue:
-            self._flush()
+            self._flush(len(replies))
 
     def _take_error(self, request: Request, error: ReplyError) -> None:
         if is_unknown_script(error):

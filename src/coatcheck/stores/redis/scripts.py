@@ -18,15 +18,15 @@ class Script:
 
 
 OPEN: Final = Script("open")
-INSERT: Final = Script("row", "insert")
-REPLACE: Final = Script("row", "replace")
-DELETE: Final = Script("delete")
-WATCH: Final = Script("watch")
-WAITING: Final = Script("waiting")
-PASS_ON: Final = Script("pass_on")
-LIST: Final = Script("list")
+INSERT: Final = Script("row", "insert", "index", "call")
+REPLACE: Final = Script("row", "replace", "index", "tell", "call")
+DELETE: Final = Script("delete", "tell", "call")
+WATCH: Final = Script("reading", "watch")
+WAITING: Final = Script("reading", "waiting")
+PASS_ON: Final = Script("pass_on", "call")
+LIST: Final = Script("reading", "list")
 JOURNAL: Final = Script("journal")
-OVERDUE: Final = Script("overdue")
+OVERDUE: Final = Script("reading", "overdue")
 _ALL = {
     script.digest: script for script in (OPEN, INSERT, REPLACE, DELETE, WATCH, WAITING, PASS_ON, LIST, JOURNAL, OVERDUE)
 }

@@ -30,6 +30,8 @@ _SAFETY_SECONDS = 30.0
 _WORK_SAFETY_SECONDS = 5.0
 """Should a hint ever be lost, nobody sleeps longer than this on what has been written."""
 
+_UNCHANGED: Sequence[Any] = ()
+
 
 class RedisStore:
     """Each operation is one script, run by Redis as a whole; those of one turn of the loop leave together."""
@@ -37,6 +39,7 @@ class RedisStore:
     def __init__(self, url: str, codec: Codec | None = None) -> None:
         self._address, self._codec = parse(url), codec or Codec()
         self._prefix = b"{%b}:" % raw(self._address.prefix)
+        self._rows_prefix = self._prefix + b"t:"
         self._name = secrets.token_urlsafe(9)
         self._rows, self._readable = Rows(self._codec, self._name), Readable(self._codec)
         self._waiters, self._idle = Waiters(), Idle()
@@ -93,19 +96,25 @@ class RedisStore:
     # Reading
 
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+        kept: Sequence[Any] | None = _UNCHANGED
+        if timeout > 0:
+            kept = await self._news(task_id, newer_than, timeout)
+        if kept is _UNCHANGED:
+            kept = await self._link.send("HMGET", self._key(task_id), "o", "b").reply
+        return None if kept is None or kept[1] is None else self._codec.load(kept[1], task_id, owner_of(kept[0]))
+
+    async def _news(self, task_id: str, newer_than: int, timeout: float) -> Sequence[Any] | None:
+        """Wait until there is something newer, or nothing at all; return owner and row."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while (left := deadline - loop.time()) > 0:
             await self._ears.open()
             with self._armed(task_id, min(left, _SAFETY_SECONDS)) as alarm:
                 reply = await self._run(scripts.WATCH, raw(task_id), newer_than, task_id=task_id).reply
-                if reply is None:
-                    return None
                 if reply != 0:
-                    return self._codec.load(reply[2], task_id, owner_of(reply[1]))
+                    return None if reply is None else reply[1:]
                 await alarm
-        scope, body = await self._link.send("HMGET", self._key(task_id), "o", "b").reply
-        return None if body is None else self._codec.load(body, task_id, owner_of(scope))
+        return _UNCHANGED
 
     async def list(self, query: Query) -> Sequence[Task]:
         at, after = (microseconds(query.after[0]), raw(query.after[1])) if query.after else ("", "")
@@ -180,7 +189,7 @@ class RedisStore:
     # The rest
 
     def _key(self, task_id: str) -> bytes:
-        return b"%bt:%b" % (self._prefix, raw(task_id))
+        return self._rows_prefix + raw(task_id)
 
     def _run(
         self,

@@ -13,5 +13,4 @@ if kept[2] == WAITING then redis.call('ZREM', p .. 'w:' .. tool, id) end
 if kept[2] == HELD then redis.call('ZREM', p .. 'held', id) end
 if key ~= '' and redis.call('GET', p .. 'k:' .. key) == id then redis.call('DEL', p .. 'k:' .. key) end
 for key_id in string.gmatch(kept[4] or '', '%S+') do redis.call('SREM', p .. 's:' .. key_id, id) end
-if kept[3] then wake_listeners(id, kept[3]) end
-return 1
+local listeners, is_wanted = kept[3], false

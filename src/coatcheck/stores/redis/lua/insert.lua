@@ -3,15 +3,17 @@ local quota = ARGV[16]
 
 if key ~= '' then
   local kept_id = redis.call('GET', p .. 'k:' .. key)
-  local kept = kept_id and row(kept_id)
-  if kept then return {'key', kept[1], kept[2], kept[3]} end
+  local kept = kept_id and redis.call('HMGET', p .. 't:' .. kept_id, 'o', 'b')
+  if kept and kept[2] then return {'key', kept_id, kept[1], kept[2]} end
 end
 
-local tokens = redis.call('HGET', KEYS[1], 'w')
-if tokens then
-  if string.find(tokens, token, 1, true) then return 1 end -- this very command was carried out before
-  local kept = row(id)
-  return {'id', kept[1], kept[2], kept[3]}
+if redis.call('ZADD', p .. 'all', 'NX', created, id) == 0 then -- the cheapest way to ask whether it is there
+  local kept = redis.call('HMGET', KEYS[1], 'o', 'b', 'w')
+  if kept[3] then
+    if string.find(kept[3], token, 1, true) then return 1 end -- this very command was carried out before
+    return {'id', id, kept[1], kept[2]}
+  end
+  redis.call('ZADD', p .. 'all', created, id)
 end
 
 local unfinished = p .. 'u:' .. scope
@@ -19,16 +21,14 @@ if quota ~= '' and redis.call('SCARD', unfinished) >= tonumber(quota) then
   for _, other in ipairs(redis.call('SRANDMEMBER', unfinished, 16)) do -- were some evicted?
     if redis.call('EXISTS', p .. 't:' .. other) == 0 then redis.call('SREM', unfinished, other) end
   end
-  if redis.call('SCARD', unfinished) >= tonumber(quota) then return 0 end
+  if redis.call('SCARD', unfinished) >= tonumber(quota) then
+    redis.call('ZREM', p .. 'all', id)
+    return 0
+  end
 end
 
 redis.call('HSET', KEYS[1], 'v', version, 's', state, 'd', due, 'w', token, 'o', scope, 'b', body)
-redis.call('ZADD', p .. 'all', created, id)
 redis.call('ZADD', p .. 'o:' .. scope, created, id)
 if state ~= FINISHED then redis.call('SADD', unfinished, id) end
 if key ~= '' then redis.call('SET', p .. 'k:' .. key, id) end
-note_key('')
-index('', '')
-limit_lifetime()
-if state == WAITING then wake_one(tool) end
-return 1
+local old_state, old_due, key_ids = '', '', ''

@@ -1,4 +1,3 @@
 -- Tell the next store that there is work, for one that was told and has no use for it.
 local tool = ARGV[3]
-if redis.call('ZCARD', p .. 'w:' .. tool) > 0 then wake_one(tool) end
-return 1
+local is_wanted = redis.call('ZCARD', p .. 'w:' .. tool) > 0

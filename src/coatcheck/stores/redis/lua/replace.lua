@@ -10,12 +10,6 @@ for first = 16, #ARGV, 1000 do -- Lua unpacks some thousands at once, not more
   redis.call('RPUSH', p .. 'j:' .. id, unpack(ARGV, first, math.min(first + 999, #ARGV)))
 end
 if kept[2] ~= state and state == FINISHED then redis.call('SREM', p .. 'u:' .. scope, id) end
-note_key(kept[6] or '')
-index(kept[2], kept[3])
-limit_lifetime()
-if kept[5] then
-  redis.call('HDEL', KEYS[1], 'l')
-  wake_listeners(id, kept[5])
-end
-if state == WAITING and kept[2] ~= WAITING then wake_one(tool) end
-return 1
+local listeners = kept[5]
+if listeners then redis.call('HDEL', KEYS[1], 'l') end
+local old_state, old_due, key_ids = kept[2], kept[3], kept[6] or ''
