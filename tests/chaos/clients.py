@@ -18,9 +18,11 @@ from tests.chaos.nodes import Node
 from tests.races.wire import NEWER, OLDER, RELATED, Json
 from tests.server.wire import IDEMPOTENCY_KEY
 
-TOOLS = ("quick", "once", "stubborn", "blocking", "steps", "steps", "ask")
+TOOLS = ("quick", "quick", "quick", "once", "stubborn", "blocking", "steps", "steps", "ask")
 """What is called, and how often in relation."""
 RESUMABLE = ("steps", "ask")
+_SECONDS = (0.02, 0.02, 0.1, 0.1, 0.3, 1.5)
+"""How long calls take, more or less."""
 _INVALID_PARAMS = -32602
 _WAIT = 5.0
 """How long to wait for news before asking anew."""
@@ -81,7 +83,7 @@ class Client:
         tool, label = self._chance.choice(TOOLS), f"{self._name}-{next(self._numbers)}"
         arguments: Json = {"label": label}
         if tool != "quick":
-            arguments["seconds"] = round(self._chance.choice((0.02, 0.1, 0.3, 1.5)) * self._chance.uniform(0.5, 1.5), 3)
+            arguments["seconds"] = round(self._chance.choice(_SECONDS) * self._chance.uniform(0.5, 1.5), 3)
         wish: Json = {} if self._caller.kind.is_modern else {"task": {}}
         params: Json = {"name": tool, "arguments": arguments, "_meta": {IDEMPOTENCY_KEY: label}, **wish}
         task: Handed | None = None

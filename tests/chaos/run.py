@@ -26,7 +26,7 @@ from tests.chaos.terms import POLICY
 from tests.databases.processes import PATIENCE
 
 SEED_VARIABLE = "COATCHECK_CHAOS_SEED"
-_CLIENTS = 16
+_CLIENTS = 48
 _SERVERS = {"server-a": 0, "server-b": 4}
 _WORKERS = {"worker-1": 8, "worker-2": 8, "worker-3": 4}
 """And how many tasks each runs at once."""

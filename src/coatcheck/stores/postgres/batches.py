@@ -12,6 +12,8 @@ from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.driver import PATIENCE, Backoff, explain, is_passing
 
 _MOST_ROWS = 256
+_FEW = 8
+"""Rows that are not worth a second statement."""
 _MOST_BYTES = 1 << 20
 _RETRY_SECONDS = 0.002
 
@@ -85,8 +87,10 @@ class Batches(Generic[_Kind]):
 
     def _send(self) -> None:
         self._is_due = False
-        while self._queue and len(self._under_way) < self._most_at_once:
-            task = self._loop.create_task(self._carry_out(self._pick()))
+        while self._queue and (room := self._most_at_once - len(self._under_way)):
+            # Many are shared out, so that the server deals with some while we deal with its answers to others.
+            share = max(_FEW, -(-len(self._queue) // room))
+            task = self._loop.create_task(self._carry_out(self._pick(min(share, _MOST_ROWS))))
             self._under_way.add(task)
             task.add_done_callback(self._done)
 
@@ -95,11 +99,11 @@ class Batches(Generic[_Kind]):
         if self._queue:
             self._send_soon()
 
-    def _pick(self) -> list[_Kind]:
+    def _pick(self, most: int) -> list[_Kind]:
         """Take from the queue what fits into one statement; what shares a name with another waits for the next."""
         batch, left, size = list[_Kind](), list[_Kind](), 0
         names = set[object]()
-        while self._queue and len(batch) < _MOST_ROWS and (not batch or size + self._queue[0].size <= _MOST_BYTES):
+        while self._queue and len(batch) < most and (not batch or size + self._queue[0].size <= _MOST_BYTES):
             operation = self._queue.popleft()
             if operation.names:
                 if not names.isdisjoint(operation.names):

@@ -9,6 +9,7 @@ from typing import Any
 
 from coatcheck.errors import StoreUnavailable
 from coatcheck.stores.postgres.driver import (
+    PATIENCE,
     SETTINGS,
     Backoff,
     Connection,
@@ -99,7 +100,9 @@ class Connections:
 
     @asynccontextmanager
     async def _lent(self) -> AsyncGenerator[Connection]:
-        async with self._permits:
+        async with asyncio.timeout(PATIENCE):  # or the last of many would wait until a server that hangs has kept all
+            await self._permits.acquire()
+        try:
             connection = await self._take()
             watchdog = self._loop.call_later(_ANSWER_SECONDS, connection.terminate)
             try:
@@ -108,6 +111,8 @@ class Connections:
                 watchdog.cancel()
                 if not connection.is_closed():
                     self._free.append(connection)
+        finally:
+            self._permits.release()
 
     async def _take(self) -> Connection:
         if not self._is_open:

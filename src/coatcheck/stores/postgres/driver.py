@@ -131,6 +131,15 @@ def explain(error: BaseException, target: Target) -> CoatcheckError:
     return StoreUnavailable(f"{target.name} cannot be used just now: {said}; check that it is up and can be reached.")
 
 
+def explain_refusal(error: BaseException, target: Target) -> StoreError:
+    """The same for opening: nothing was to be kept yet, so what cannot be used is the URL."""
+    explained = explain(error, target)
+    if isinstance(explained, StoreError):
+        return explained
+    said = target.without_secrets(error).rstrip(".")
+    return BadStoreURL(f"The URL of {target.name} cannot be used: {said}; mend the URL.")
+
+
 class Backoff:
     """Longer and longer pauses, up to a moment after which it is not tried any more."""
 
@@ -146,7 +155,3 @@ class Backoff:
     async def pause(self) -> None:
         await asyncio.sleep(self._pause * random.uniform(0.5, 1))
         self._pause = min(2 * self._pause, 1.0)
-
-
-def as_unavailable(error: CoatcheckError) -> StoreError:
-    return error if isinstance(error, StoreError) else StoreUnavailable(str(error))

@@ -72,6 +72,7 @@ class Ear:
     async def relax(self) -> None:
         """Hear of tasks no more: nobody here waits for one."""
         if self.is_hearing and self._is_attending:
+            self._is_attending = False  # before its turn has come: whoever waits from now on has to ask for it again
             await self._do(self._relax)
 
     async def offer(self, works: Collection[int]) -> None:
@@ -160,7 +161,6 @@ class Ear:
             self._is_attending = True
 
     async def _relax(self, connection: Connection) -> None:
-        self._is_attending = False
         await connection.remove_listener(self._channel, self._on_ring)
 
     async def _register(self, connection: Connection, works: frozenset[int]) -> None:

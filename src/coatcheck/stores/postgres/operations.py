@@ -25,7 +25,8 @@ Told = Callable[[Iterable["Write"]], None]
 UNCHANGED = object()
 """In place of a task: there is no news of it."""
 _encoder = msgspec.json.Encoder()
-_LARGEST = (1 << 63) - 1
+LARGEST = (1 << 63) - 1
+"""As a version, one that no task has."""
 _COUNTED_EACH_TIME = 256
 _MOST_OWNERS = 10_000
 _WAITING, _HELD, _PARKED, _FINISHED = range(4)
@@ -68,9 +69,9 @@ class Inserts:
     def values(self, batch: Sequence[Insert]) -> Sequence[object]:
         before = Counter[str | None]()
         rooms = [None if insert.quota is None else self._room(insert, insert.quota, before) for insert in batch]
-        exact = {number_of(insert.task.owner) for insert in batch if (insert.quota or _LARGEST) <= _COUNTED_EACH_TIME}
         rows = [(*insert.row, room) for insert, room in zip(batch, rooms, strict=True)]
-        locks = sorted(number ^ self._spice for number in exact)
+        counted = {insert.task.owner for insert, room in zip(batch, rooms, strict=True) if room is not None}
+        locks = sorted(number_of(owner) ^ self._spice for owner in counted)
         return as_json(rows), [insert.body for insert in batch], self._codec.key_id, locks
 
     def settle(self, batch: Sequence[Insert], rows: Sequence[Any]) -> list[Insert]:
@@ -182,7 +183,7 @@ class Get(Operation):
     def __init__(self, task_id: str, newer_than: int = -1) -> None:
         """Read the task; if its version is not above `newer_than`, the result is UNCHANGED."""
         super().__init__()
-        self.task_id, self.newer_than = task_id, min(newer_than, _LARGEST)
+        self.task_id, self.newer_than = task_id, newer_than
 
 
 class Gets:
@@ -290,4 +291,4 @@ _marks = count(randbits(62))
 
 def _new_mark() -> int:
     """Return what a write is recognised by should it have to be sent twice."""
-    return next(_marks) & _LARGEST
+    return next(_marks) & LARGEST

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
 
-from coatcheck.errors import StoreError
 from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.codec import Codec, microseconds
 from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.operations import is_storable, number_of
 from coatcheck.stores.postgres.schema import in_schema
+from coatcheck.stores.readable import Readable
 from coatcheck.task import Entry, Task
-
-logger = logging.getLogger("coatcheck")
 
 _HELD, _ALL_STATES = (1,), (0, 1, 2, 3)
 _END = ((1 << 63) - 1, "")
@@ -52,7 +48,7 @@ where t.id = $1 and e.number > $2 order by e.number limit $3
 class Reader:
     def __init__(self, connections: Connections, schema: str, codec: Codec) -> None:
         self._connections, self._codec = connections, codec
-        self._unreadable: set[str] = set()
+        self._readable = Readable(codec)
         self._list = in_schema(_LIST.format(""), schema)
         self._list_owner = in_schema(_LIST.format("scope = $5 and owner is not distinct from $6 and"), schema)
         self._waiting, self._waiting_works = in_schema(_WAITING, schema), in_schema(_WAITING_WORKS, schema)
@@ -62,12 +58,12 @@ class Reader:
         after = (microseconds(query.after[0]), query.after[1]) if query.after else _END
         states = _HELD if query.is_held else _ALL_STATES
         if query.owner is EVERYONE:
-            statement, owner = self._list, ()
+            sql, owner = self._list, ()
         else:
-            statement, owner = self._list_owner, (number_of(query.owner), query.owner)
+            sql, owner = self._list_owner, (number_of(query.owner), query.owner)
         if not is_storable(after[1], None if query.owner is EVERYONE else query.owner):
             return []
-        return await self._readable(query.limit, lambda limit: self._tasks(statement, states, *after, limit, *owner))
+        return await self._readable.first(query.limit, lambda limit: self._tasks(sql, states, *after, limit, *owner))
 
     async def journal(self, task_id: str, after: int, limit: int) -> Sequence[Entry]:
         rows = await self._connections.ask(self._journal, task_id, after, limit)
@@ -79,29 +75,11 @@ class Reader:
             works = {row[0] for row in await self._connections.ask(self._waiting_works)} - works
         if not works:
             return []
-        return await self._readable(limit, lambda limit: self._tasks(self._waiting, list(works), limit))
+        return await self._readable.first(limit, lambda limit: self._tasks(self._waiting, list(works), limit))
 
     async def overdue(self, now: datetime, limit: int) -> Sequence[Task]:
-        return await self._readable(limit, lambda limit: self._tasks(self._overdue, microseconds(now), limit))
+        return await self._readable.first(limit, lambda limit: self._tasks(self._overdue, microseconds(now), limit))
 
-    async def _readable(self, limit: int, find: Callable[[int], Awaitable[list[Task]]]) -> list[Task]:
-        """Find `limit` tasks that can be read, however many that cannot be stand before them."""
-        while True:
-            unreadable = len(self._unreadable)
-            found = await find(limit + unreadable)
-            if len(self._unreadable) == unreadable:
-                return found[:limit]
-
-    async def _tasks(self, statement: str, *values: object) -> list[Task]:
-        rows = {row[0]: row for row in await self._connections.ask(statement, *values)}
-        return [task for row in rows.values() if (task := self._load(row))]
-
-    def _load(self, row: Any) -> Task | None:
-        """Return one of many tasks. One that cannot be read must not hide the others."""
-        try:
-            return self._codec.load(row[2], row[0], row[1])
-        except StoreError as error:
-            if row[0] not in self._unreadable:
-                self._unreadable.add(row[0])
-                logger.error("Task %s is passed over: %s", row[0], error)
-            return None
+    async def _tasks(self, sql: str, *values: object) -> list[Task]:
+        rows = {row[0]: row for row in await self._connections.ask(sql, *values)}
+        return [task for task_id, owner, body in rows.values() if (task := self._readable.load(body, task_id, owner))]

@@ -12,7 +12,7 @@ from coatcheck.stores.postgres.driver import (
     Backoff,
     Connection,
     connect,
-    explain,
+    explain_refusal,
     is_forbidden,
     is_passing,
     is_unknown_place,
@@ -44,6 +44,7 @@ async def prepare(target: Target, codec: Codec) -> None:
     """Make the schema, or check that it is ours and bring it up to date; and that we have the keys to read it.
 
     Raises:
+        BadStoreURL: The driver or the server can make no sense of the URL.
         StoreUnavailable: The server cannot be reached, or does not let us.
         StoreUnusable: What is there is not ours, or newer than this library. It was not touched.
         KeyRefused: It holds tasks sealed with a key that was not given.
@@ -61,7 +62,7 @@ async def prepare(target: Target, codec: Codec) -> None:
                 await end(connection)
         except Exception as error:
             if not is_passing(error) or is_unknown_place(error) or backoff.is_over:
-                raise explain(error, target) from error
+                raise explain_refusal(error, target) from error
         await backoff.pause()
 
 

@@ -15,6 +15,7 @@ from coatcheck.stores.codec import Codec
 from coatcheck.stores.postgres.batches import Batches
 from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.operations import (
+    LARGEST,
     UNCHANGED,
     Delete,
     Deletes,
@@ -49,7 +50,7 @@ class PostgresStore:
         async with AsyncExitStack() as opening:
             connections = Connections(target)
             opening.push_async_callback(connections.close)
-            self._watch = watch = Watch(connections, target.schema, f"coatcheck.{target.schema}")
+            self._watch = watch = Watch(connections, target.schema, f"cc.{target.schema}")
             opening.push_async_callback(watch.bell.close)
             self._reader = Reader(connections, target.schema, codec)
             self._gets = Batches(connections, Gets(target.schema, codec), most_at_once=2)
@@ -78,6 +79,7 @@ class PostgresStore:
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
         if not is_storable(task_id):
             return None
+        newer_than = min(newer_than, LARGEST)
         while timeout > 0:
             with self._watch.for_task(task_id, newer_than, timeout) as alarm:
                 await self._watch.ear.attend()

@@ -73,7 +73,8 @@ $$;
 """
 
 # Rows that somebody else is just writing are passed over, so no batch ever waits for another. Such a one is tried
-# again (2), unless it was a claim: then somebody else is just claiming it (0). Nothing is returned if all were written.
+# again (2), unless it was a claim: then somebody else is just claiming it (0), if it was not us, before the connection
+# broke. Nothing is returned if all were written.
 _REPLACE = """
 create function @.replace_1(tasks jsonb, bodies bytea[], sealed text, entries jsonb, entry_bodies bytea[])
 returns smallint[]
@@ -107,7 +108,8 @@ begin
         select array_agg(
             (case
                 when i.n = any (written) then 1
-                when t.version = (x->1)::bigint - 1 then case when t.state = 0 and (x->4)::int = 1 then 0 else 2 end
+                when t.version = (x->1)::bigint - 1 then
+                    case when t.state = 0 and (x->4)::int = 1 and not (x->6)::boolean then 0 else 2 end
                 when (x->6)::boolean and position(int8send((x->5)::bigint) in t.stamps) > 0 then 1
                 else 0
             end)::smallint order by i.n

@@ -90,6 +90,8 @@ class Watch:
     def on_work(self, work: int) -> None:
         if not self._found_worker(work):
             self.bell.ring((), (work,))  # whoever was idle is not any more: let the next one know
+        elif not all(alarm.done() for alarm in self._seekers):
+            self._look_soon(POLL_SECONDS[0])  # nobody knows any more that the others are here, and there may be more
 
     def on_doubt(self) -> None:
         self._waiters.wake_all()
@@ -117,20 +119,20 @@ class Watch:
     @contextmanager
     def _armed(self, key: str, timeout: float) -> Generator[Alarm]:
         alarm = self._waiters.arm(key, timeout)
-        if self._timer is None:
+        if self._timer is None and self._looking is None:
             self._look_soon()
         try:
             yield alarm
         finally:
             self._waiters.disarm(alarm)
 
-    def _look_soon(self) -> None:
+    def _look_soon(self, seconds: float | None = None) -> None:
         """Look again before long; more and more seldom if there is no need to."""
         if self._timer:
             self._timer.cancel()
         if self._is_open:
             self._pause = POLL_SECONDS[0]
-            self._timer = self._loop.call_later(self._seconds(), self._look)
+            self._timer = self._loop.call_later(seconds or self._seconds(), self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -140,17 +142,18 @@ class Watch:
         return _SAFETY_SECONDS if self.ear.is_hearing else self._pause
 
     async def _look_again(self) -> None:
+        is_news = False
         try:
-            if not self._watchers:
-                await self.ear.relax()
             await self.ear.check()
             for alarm in self._seekers:
                 ring(alarm)
             is_news = await self._wake_watchers()
+            if not self._watchers:
+                await self.ear.relax()
         except StoreError as error:
             logger.debug("Cannot look for changes just now: %s", error)
-            is_news = False
-        self._looking = None
+        finally:
+            self._looking = None
         if self._timer is None and (self._watchers or self._seekers) and self._is_open:
             self._pause = POLL_SECONDS[0] if is_news else min(1.5 * self._pause, POLL_SECONDS[1])
             self._timer = self._loop.call_later(self._seconds(), self._look)

@@ -1,0 +1,171 @@
+"""What is asked in one turn goes together, and yet each gets an answer of its own: nobody suffers for another."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from coatcheck import open_store
+from coatcheck.errors import InvalidArgument, StoreUnavailable
+from coatcheck.lifecycle import Recorded, advance
+from coatcheck.store import EVERYONE, Query, Store
+from coatcheck.stores.postgres import batches
+from coatcheck.task import Task
+from coatcheck.testing.builders import NOW, a_task, an_entry
+from tests.stores.postgres.helpers import LOGGED, Session, schema_of, session, statements
+from tests.stores.redis.helpers import CLAIMED, DONE, keep, soon
+
+pytestmark = pytest.mark.anyio
+
+HELD = advance(a_task("held"), CLAIMED, NOW)
+NOTED = advance(HELD, Recorded(1, (an_entry(), an_entry(2))), NOW)
+
+
+def some(count: int, prefix: str = "") -> list[Task]:
+    return [a_task(f"{prefix}{number}") for number in range(count)]
+
+
+# Few statements
+
+OPERATIONS: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "insert": lambda store: store.insert(a_task("new"), quota=10),
+    "insert under a key": lambda store: store.insert(a_task("new", idempotency_key="k"), quota=10),
+    "get": lambda store: store.get("held"),
+    "get what is new": lambda store: store.get("held", newer_than=1, timeout=60),
+    "replace": lambda store: store.replace(advance(HELD, DONE, NOW)),
+    "replace with entries": lambda store: store.replace(NOTED, (an_entry(), an_entry(2))),
+    "delete": lambda store: store.delete(HELD),
+    "list": lambda store: store.list(Query(owner="ann")),
+    "list held": lambda store: store.list(Query(owner=EVERYONE, is_held=True)),
+    "journal": lambda store: store.journal("held"),
+    "waiting": lambda store: store.waiting({"slow", "other"}, limit=10, timeout=60),
+    "overdue": lambda store: store.overdue(NOW, limit=10),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+async def test_an_operation_is_one_statement(operation: Callable[[Store], Awaitable[object]], url: str) -> None:
+    async with open_store(url) as store:
+        await keep(store, a_task("held"), CLAIMED)
+        await store.insert(a_task("waiting"))
+    async with open_store(f"{url}{LOGGED}") as store:
+        await store.get("held", newer_than=9, timeout=0.001)  # so that it listens already
+        with statements() as asked:
+            await operation(store)
+    assert len(without_rings(asked, url)) == 1, asked
+
+
+def without_rings(asked: Sequence[str], url: str) -> list[str]:
+    """Leave out what the driver asks for itself, and what is asked after the answer: that others are told."""
+    return [statement for statement in asked if f'"{schema_of(url)}".' in statement and "ring_1" not in statement]
+
+
+async def test_operations_of_one_turn_go_in_few_statements(url: str) -> None:
+    tasks = some(600)
+    held = [advance(task, CLAIMED, NOW) for task in tasks]
+    async with open_store(f"{url}{LOGGED}") as store:
+        await store.delete(await keep(store, a_task("first"), CLAIMED))
+        await store.get("first")
+        with statements() as asked:
+            assert await asyncio.gather(*map(store.insert, tasks)) == tasks
+            assert await asyncio.gather(*map(store.replace, held)) == [True] * 600
+            assert await asyncio.gather(*(store.get(task.id) for task in tasks)) == held
+            assert await asyncio.gather(*map(store.delete, held)) == [True] * 600
+    assert len(without_rings(asked, url)) <= 4 * 5
+
+
+async def test_thousands_at_once_all_get_their_own_answer(url: str) -> None:
+    tasks = [replace(task, status_message="x" * number) for number, task in enumerate(some(2000))]
+    async with open_store(url) as store:
+        assert await asyncio.gather(*map(store.insert, tasks)) == tasks
+        assert await asyncio.gather(*(store.get(task.id) for task in tasks)) == tasks
+
+
+async def test_what_is_large_goes_with_what_is_small(url: str) -> None:
+    large = [replace(a_task(f"large{number}"), status_message="x" * 3_000_000) for number in range(3)]
+    tasks = [*some(20, "a"), *large, *some(20, "b")]
+    async with open_store(url) as store:
+        assert await soon(asyncio.gather(*map(store.insert, tasks))) == tasks
+        assert await soon(asyncio.gather(*(store.get(task.id) for task in tasks))) == tasks
+
+
+async def test_one_that_cannot_be_kept_does_not_spoil_the_others(url: str) -> None:
+    tasks = some(20)
+    endless = replace(a_task("endless"), version=1 << 70)
+    nameless = a_task(secrets.token_urlsafe(9000))
+    async with open_store(url) as store:
+        outcomes = await asyncio.gather(*map(store.insert, [*tasks, endless, nameless]), return_exceptions=True)
+        assert outcomes[:20] == tasks
+        for refused in outcomes[20:]:
+            assert isinstance(refused, InvalidArgument)
+            assert " cannot keep this: " in str(refused)
+        assert len(await store.list(Query(owner=EVERYONE))) == 20
+        written = await asyncio.gather(
+            *(store.replace(advance(task, CLAIMED, NOW)) for task in tasks),
+            store.replace(endless),
+            return_exceptions=True,
+        )
+        assert written[:20] == [True] * 20
+        assert isinstance(written[20], InvalidArgument)
+
+
+# Rows that somebody else holds
+
+
+@asynccontextmanager
+async def locked(other: Session, *task_ids: str) -> AsyncGenerator[None]:
+    await other.run("begin")
+    await other.ask("select count(*) from (select from @.task where id = any ($1) for update) t", task_ids)
+    yield
+    await other.run("commit")
+
+
+async def test_a_row_that_is_locked_for_a_moment_holds_nobody_up_and_is_written_once_free(url: str) -> None:
+    async with open_store(url) as store, session(url) as other:
+        held = [await keep(store, task, CLAIMED) for task in some(12)]
+        async with locked(other, "0", "1"):
+            replaces = [asyncio.ensure_future(store.replace(advance(task, DONE, NOW))) for task in held[::2]]
+            deletes = [asyncio.ensure_future(store.delete(task)) for task in held[1::2]]
+            assert await soon(asyncio.gather(*replaces[1:], *deletes[1:])) == [True] * 10
+            assert await soon(store.insert(a_task("new"))) == a_task("new")
+            assert await soon(store.get("0")) == held[0]
+            assert not replaces[0].done()
+            assert not deletes[0].done()
+        assert await soon(asyncio.gather(replaces[0], deletes[0])) == [True, True]
+        assert await store.get("0") == advance(held[0], DONE, NOW)
+        assert await store.get("1") is None
+
+
+async def test_a_row_that_changes_while_it_is_locked_is_not_written(url: str) -> None:
+    async with open_store(url) as store, session(url) as other:
+        held = await keep(store, a_task(), CLAIMED)
+        async with locked(other, "a"):
+            writes = [store.replace(advance(held, DONE, NOW)), store.delete(held)]
+            asked = [asyncio.ensure_future(write) for write in writes]
+            assert await soon(store.get("a")) == held
+            await other.run("update @.task set version = 9 where id = 'a'")
+        assert await soon(asyncio.gather(*asked)) == [False, False]
+
+
+async def test_a_claim_does_not_wait_for_somebody_elses(url: str) -> None:
+    async with open_store(url) as store, session(url) as other:
+        await store.insert(a_task())
+        async with locked(other, "a"):
+            assert await soon(store.replace(advance(a_task(), CLAIMED, NOW))) is False
+
+
+async def test_a_row_that_stays_locked_is_an_error_that_says_what_to_do(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "PATIENCE", 0.6)
+    async with open_store(url) as store, session(url) as other:
+        held = await keep(store, a_task(), CLAIMED)
+        async with locked(other, "a"):
+            for write in (store.replace(advance(held, DONE, NOW)), store.delete(held)):
+                with pytest.raises(StoreUnavailable, match="kept a row locked for 1 s; end the transaction that holds"):
+                    await soon(write)
+        monkeypatch.undo()
+        assert await store.replace(advance(held, DONE, NOW))
