@@ -12,7 +12,7 @@ from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.driver import PATIENCE, Backoff, explain, is_passing
 
 _MOST_ROWS = 256
-_FEW = 8
+_FEW = 16
 """Rows that are not worth a second statement."""
 _MOST_BYTES = 1 << 20
 _RETRY_SECONDS = 0.002

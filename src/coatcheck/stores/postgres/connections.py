@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from coatcheck.errors import StoreUnavailable
@@ -40,17 +39,15 @@ class Connections:
 
     async def fetch(self, statement: str, *values: object) -> Sequence[Any]:
         """Run a statement once; whoever calls it knows whether it may be repeated."""
-        async with self._lent() as connection:
-            if not self._is_pooled:
-                return await connection.fetch(statement, *values)
-            try:
-                await connection.execute(_BEGIN)
-                rows = await connection.fetch(statement, *values)
-                await connection.execute("commit")
-            except BaseException:
-                connection.terminate()
-                raise
-            return rows
+        connection = await self._borrow()
+        watchdog = self._loop.call_later(_ANSWER_SECONDS, connection.terminate)
+        try:
+            if self._is_pooled:
+                return await _fetch_alone(connection, statement, *values)
+            return await connection.fetch(statement, *values)
+        finally:
+            watchdog.cancel()
+            self._give_back(connection)
 
     async def ask(self, statement: str, *values: object) -> Sequence[Any]:
         """Run a statement that only reads, again if need be, for as long as there is patience.
@@ -98,21 +95,22 @@ class Connections:
                     raise explain(error, self.target) from error
             await backoff.pause()
 
-    @asynccontextmanager
-    async def _lent(self) -> AsyncGenerator[Connection]:
-        async with asyncio.timeout(PATIENCE):  # or the last of many would wait until a server that hangs has kept all
+    async def _borrow(self) -> Connection:
+        if self._permits.locked():
+            async with asyncio.timeout(PATIENCE):  # or the last would wait until a server that hangs has kept all
+                await self._permits.acquire()
+        else:
             await self._permits.acquire()
         try:
-            connection = await self._take()
-            watchdog = self._loop.call_later(_ANSWER_SECONDS, connection.terminate)
-            try:
-                yield connection
-            finally:
-                watchdog.cancel()
-                if not connection.is_closed():
-                    self._free.append(connection)
-        finally:
+            return await self._take()
+        except BaseException:
             self._permits.release()
+            raise
+
+    def _give_back(self, connection: Connection) -> None:
+        if not connection.is_closed():
+            self._free.append(connection)
+        self._permits.release()
 
     async def _take(self) -> Connection:
         if not self._is_open:
@@ -122,6 +120,18 @@ class Connections:
             if not connection.is_closed():
                 return connection
         return await connect(self.target, is_pooled=self._is_pooled)
+
+
+async def _fetch_alone(connection: Connection, statement: str, *values: object) -> Sequence[Any]:
+    """Run it with the settings it needs, where the next transaction may have another connection."""
+    try:
+        await connection.execute(_BEGIN)
+        rows = await connection.fetch(statement, *values)
+        await connection.execute("commit")
+    except BaseException:
+        connection.terminate()
+        raise
+    return rows
 
 
 async def end(connection: Connection) -> None:

@@ -37,6 +37,8 @@ class Write(Operation):
     """A write, with the task as it will be, and the number of the tool that then waits for a worker, if it does."""
 
     __slots__ = ("body", "row", "task", "work")
+    is_first = False
+    """Of this task: nobody can have waited for it."""
 
     def __init__(
         self, task: Task, row: tuple[object, ...], body: bytes = b"", names: Sequence[object] = (), size: int = 0
@@ -48,6 +50,7 @@ class Write(Operation):
 
 class Insert(Write):
     __slots__ = ("quota", "spare")
+    is_first = True
 
     def __init__(self, task: Task, quota: int | None, codec: Codec) -> None:
         once = _once_of(task)

@@ -73,7 +73,8 @@ class Watch:
         """Wake whoever waits for what was written, here and elsewhere."""
         keys, works = list[str](), list[int]()
         for write in writes:
-            keys.append(key_of(write.task.id))
+            if not write.is_first:
+                keys.append(key_of(write.task.id))
             if write.work is not None and not self._found_worker(write.work):
                 works.append(write.work)
         self._waiters.wake(keys)
