@@ -8,7 +8,7 @@ if key ~= '' then
 end
 
 if redis.call('ZADD', p .. 'all', 'NX', created, id) == 0 then -- the cheapest way to ask whether it is there
-  local kept = redis.call('HMGET', KEYS[1], 'o', 'b', 'w')
+  local kept = redis.call('HMGET', KEYS[1], 'o', 'b', 'm')
   if kept[3] then
     if string.find(kept[3], token, 1, true) then return 1 end -- this very command was carried out before
     return {'id', id, kept[1], kept[2]}
@@ -27,7 +27,7 @@ if quota ~= '' and redis.call('SCARD', unfinished) >= tonumber(quota) then
   end
 end
 
-redis.call('HSET', KEYS[1], 'v', version, 's', state, 'd', due, 'w', token, 'o', scope, 'b', body)
+redis.call('HSET', KEYS[1], 'm', mark, 'o', scope, 'b', body)
 redis.call('ZADD', p .. 'o:' .. scope, created, id)
 if state ~= FINISHED then redis.call('SADD', unfinished, id) end
 if key ~= '' then redis.call('SET', p .. 'k:' .. key, id) end
