@@ -90,27 +90,28 @@ class Side:
 def run(settings: Settings) -> list[Line]:
     lines: list[Line] = []
     with databases.sqlite(settings.folder) as database:
-        lines.append(uvloop.run(compare(settings, database)))
+        lines.append(uvloop.run(compare(settings, database, database)))
     for server in (databases.redis, databases.postgres):
-        with server() as database:
-            lines.append(uvloop.run(compare(settings, database)))
+        # A server each: PostgreSQL lets all who listen in a database look up at every NOTIFY, whoever it is for.
+        with server() as busy, server() as quiet:
+            lines.append(uvloop.run(compare(settings, busy, quiet)))
     return lines
 
 
-async def compare(settings: Settings, database: Database) -> Line:
+async def compare(settings: Settings, busy: Database, quiet: Database) -> Line:
     count, crowd = settings.scaled(200, 30), [10] * settings.scaled(5, 1)
     sent: list[float | None] = []
     idle: list[float] = []
-    for workers in (crowd, [1]):  # one after the other: what the server is sent cannot be told apart
+    for database, workers in ((busy, crowd), (quiet, [1])):
         async with _side(database, "alone", workers) as side:
             await side.submit(count // 10)
             idle.append(await side.idle_percent())
             sent.append(await side.sent_per_task(count))
-    async with _side(database, "crowd", crowd) as many, _side(database, "one", [1]) as one:
+    async with _side(busy, "crowd", crowd) as many, _side(quiet, "one", [1]) as one:
         for side in (many, one):
             await side.submit(count // 10)
         rounds = [await _round(number, many, one, count) for number in range(settings.rounds)]
-    return _line(database, sum(crowd), rounds, sent, idle)
+    return _line(busy.name, sum(crowd), rounds, sent, idle)
 
 
 @asynccontextmanager
@@ -128,7 +129,7 @@ async def _round(number: int, many: Side, one: Side, count: int) -> tuple[Claims
 
 
 def _line(
-    database: Database,
+    name: str,
     workers: int,
     rounds: Sequence[tuple[Claims, Claims]],
     sent: Sequence[float | None],
@@ -141,7 +142,7 @@ def _line(
     ]
     told = [_told(*each) for each in zip(sides, sent, idle, strict=True)]
     return compared(
-        f"{database.name}: claim of a task, {workers} idle workers, p50",
+        f"{name}: claim of a task, {workers} idle workers, p50",
         "ms",
         both,
         rival="1 idle worker",
