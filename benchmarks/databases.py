@@ -14,8 +14,8 @@ import asyncpg
 import msgspec
 import psutil
 from tests.databases.postgres import Postgres
-from tests.databases.processes import PATIENCE
 from tests.databases.redis import Redis
+from tests.processes import PATIENCE
 
 from benchmarks.load.meter import cpu_seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
-from tests.interop_servers.processes import free_port
+from tests.processes import free_port
 
 from benchmarks import rival
 from benchmarks.children import command

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.once import BUILD, made_once
-from tests.databases.processes import free_port
 from tests.interop import fastmcp_venv
+from tests.processes import free_port
 
 from benchmarks import rival
 from benchmarks.children import ROOT, command

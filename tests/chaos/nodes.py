@@ -12,8 +12,8 @@ from tests.chaos.history import History
 from tests.chaos.network import Network
 from tests.chaos.terms import FOLDER_VARIABLE, beats_of
 from tests.cli.serving import ROOT, Served, environment
-from tests.databases.processes import PATIENCE, free_port
 from tests.forked import call_coatcheck, fork
+from tests.processes import PATIENCE, free_port
 
 _TARGET = "tests.chaos.app:server"
 

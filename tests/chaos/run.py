@@ -23,7 +23,7 @@ from tests.chaos.nodes import Node, Server, Where
 from tests.chaos.orphans import Orphans
 from tests.chaos.places import Place, place_of
 from tests.chaos.terms import POLICY
-from tests.databases.processes import PATIENCE
+from tests.processes import PATIENCE
 
 SEED_VARIABLE = "COATCHECK_CHAOS_SEED"
 _CLIENTS = 48

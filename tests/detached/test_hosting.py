@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
 
 from coatcheck.errors import InvalidArgument
 from coatcheck.hosting import check_host, complaint, platform_that_freezes
+from coatcheck.server import TaskServer
+from tests.processes import PATIENCE
 
 PLATFORMS: Mapping[str, Mapping[str, str]] = {
     "AWS Lambda": {"AWS_LAMBDA_FUNCTION_NAME": "tools", "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13"},
@@ -68,3 +73,29 @@ def test_a_server_that_is_not_strict_is_warned_once(caplog: pytest.LogCaptureFix
             check_host(64, "sqlite:///only-for-this-test.db", strict=False, environment={"VERCEL": "1"}, system="linux")
     (record,) = caplog.records
     assert record.getMessage().startswith("This is Vercel, where a process is frozen")
+
+
+def test_a_strict_server_does_not_start_there() -> None:
+    program = "from coatcheck.server import TaskServer; TaskServer('tools', store='memory://', strict=True).run()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **LAMBDA},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (ended.returncode != 0, ended.stdout) == (True, "")
+    assert "This is AWS Lambda, where a process is frozen or ended between requests" in ended.stderr
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_not_strict_warns_and_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NETLIFY", "true")
+    server = TaskServer("tools", store="memory://")
+    async with server.tasks.lifespan(server):
+        assert server.tasks.is_running
+    assert "This is Netlify" in caplog.text

@@ -13,7 +13,7 @@ import mcp_types as types
 
 from coatcheck import Client
 from coatcheck.client import Snapshot
-from tests.interop_servers.processes import PATIENCE
+from tests.processes import PATIENCE
 
 T = TypeVar("T")
 Connect = Callable[..., AbstractAsyncContextManager[Client]]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.conformance.node import NODE, packages
+from tests.databases.redis import Redis
 from tests.interop import fastmcp_venv, venvs
 from tests.interop.programs import OLD_SDK
-from tests.interop_servers.processes import Process, free_port, running
-from tests.interop_servers.redis import redis
+from tests.processes import ServerProcess, free_port, running
 
 Target = str | Sequence[str]
 """What a client is given: the URL of a server that runs, or the command of one."""
@@ -28,7 +28,7 @@ def serving(name: str) -> Generator[Target]:
     if transport == "stdio":
         yield command(server, "stdio")
     elif server == "fastmcp_redis":
-        with redis() as store, over_http("fastmcp", store) as (url, _):
+        with closing(Redis()) as redis, over_http("fastmcp", redis.address) as (url, _):
             yield url
     else:
         with over_http(server) as (url, _):
@@ -36,7 +36,7 @@ def serving(name: str) -> Generator[Target]:
 
 
 @contextmanager
-def over_http(server: str, store: str = _MEMORY) -> Generator[tuple[str, Process]]:
+def over_http(server: str, store: str = _MEMORY) -> Generator[tuple[str, ServerProcess]]:
     """Give the URL, and the process that is there."""
     port = free_port()
     with running(command(server, "http", port, store), port, _environment(server, port)) as process:

@@ -12,9 +12,9 @@ from coatcheck import Status
 from coatcheck.client import Question
 from coatcheck.errors import InputRequired, ToolFailed
 from tests.interop_servers.clients import Answers, Connect, together
-from tests.interop_servers.processes import PATIENCE
 from tests.interop_servers.servers import Target
 from tests.interop_servers.test_tasks import SERVERS, both, on_fastmcp, on_sdk_v1
+from tests.processes import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 from coatcheck import Status
 from coatcheck.errors import CannotConnect, CoatcheckError, TaskCancelled, TaskLost
+from tests.databases.redis import Redis
 from tests.interop_servers.clients import Answers, Connect
-from tests.interop_servers.processes import PATIENCE
-from tests.interop_servers.redis import redis
 from tests.interop_servers.servers import Target, over_http
 from tests.interop_servers.test_tasks import both, on_fastmcp, on_sdk_v1
+from tests.processes import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
@@ -82,7 +83,7 @@ async def test_whoever_still_waits_when_the_client_is_closed_is_told(target: Tar
 
 async def test_a_task_outlives_its_server_and_is_waited_for_meanwhile(connect: Connect) -> None:
     """FastMCP begins it again, from what Redis knows."""
-    with redis() as store, over_http("fastmcp", store) as (url, process):
+    with closing(Redis()) as redis, over_http("fastmcp", redis.address) as (url, process):
         async with connect(url, patience=PATIENCE) as client:
             handle = await client.start("silent", {"seconds": 1})
             waiting = asyncio.create_task(handle.result())

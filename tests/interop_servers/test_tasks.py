@@ -11,8 +11,8 @@ import pytest
 from coatcheck import Status
 from coatcheck.client import Snapshot
 from tests.interop_servers.clients import Connect, together
-from tests.interop_servers.processes import PATIENCE
 from tests.interop_servers.servers import Target
+from tests.processes import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 

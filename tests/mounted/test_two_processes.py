@@ -18,9 +18,9 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from coatcheck.client import Client
 from tests.crash.children import PATIENCE, Child
 from tests.databases.fixtures import new_url
-from tests.databases.processes import free_port
 from tests.forked import fork
 from tests.mounted.balancer import Balancer, StickyBalancer, balancing, taking_turns
+from tests.processes import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

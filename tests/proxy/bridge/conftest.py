@@ -15,7 +15,7 @@ from tests.cli.serving import ROOT
 from tests.client_faults.gate import Gate, gatekeeping
 from tests.interop import venvs
 from tests.interop.programs import OLD_SDK
-from tests.interop_servers.processes import free_port, running
+from tests.processes import free_port, running
 from tests.proxy.bridge.processes import PATIENT, Server, proxy, upstream
 
 _ON_SDK_V1 = Path(__file__).parent / "programs" / "on_sdk_v1.py"

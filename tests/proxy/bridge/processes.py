@@ -15,7 +15,7 @@ from tests.cli.serving import ROOT, environment
 from tests.client_faults.gate import PATIENCE
 from tests.client_faults.processes import Child
 from tests.forked import call_coatcheck
-from tests.interop_servers.processes import free_port
+from tests.processes import free_port
 from tests.proxy.bridge.programs.upstreams import Kind, serve
 
 HASTY, PATIENT = 0.1, 60.0

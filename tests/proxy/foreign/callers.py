@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tests.interop_servers.processes import PATIENCE
+from tests.processes import PATIENCE
 from tests.proxy.foreign.puppets import Json, Puppet
 
 T = TypeVar("T")

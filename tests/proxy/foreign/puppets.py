@@ -20,7 +20,7 @@ import msgspec
 from tests.conformance.node import NODE, packages
 from tests.interop import venvs
 from tests.interop.programs import OLD_SDK
-from tests.interop_servers.processes import PATIENCE
+from tests.processes import PATIENCE
 
 Json = dict[str, Any]
 

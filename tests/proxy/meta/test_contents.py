@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coatcheck.proxy.diagrams import ALIAS_URI, DIAGRAMS_URI, diagrams
-from tests.interop_servers.processes import free_port
 from tests.matrix.peers import PATIENCE
+from tests.processes import free_port
 from tests.proxy.meta.rows import TOOLS
 from tests.proxy.meta.talks import Meta, proxying
 from tests.proxy.meta.upstreams import Upstream

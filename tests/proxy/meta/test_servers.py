@@ -9,7 +9,7 @@ import pytest
 from coatcheck.proxy.upstreams.backoff import FOR_HTTP, FOR_PROCESSES, Backoff
 from coatcheck.proxy.upstreams.health import DEGRADED_AFTER, INTERVAL_SECONDS, TIMEOUT_SECONDS
 from coatcheck.proxy.upstreams.link import State
-from tests.interop_servers.processes import free_port
+from tests.processes import free_port
 from tests.proxy.meta.talks import Meta, proxying
 from tests.proxy.meta.upstreams import Upstream
 

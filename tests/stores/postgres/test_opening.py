@@ -13,7 +13,7 @@ from coatcheck.stores.postgres import schema
 from coatcheck.stores.postgres.driver import Backoff
 from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.databases.fixtures import the_postgres
-from tests.databases.processes import free_port
+from tests.processes import free_port
 from tests.stores.postgres.helpers import ask, refusal, run, schema_of
 from tests.stores.redis.helpers import CLAIMED, ids, keep
 

@@ -13,8 +13,8 @@ from coatcheck import BadStoreURL, open_store
 from coatcheck.errors import StoreUnavailable
 from coatcheck.store import Store
 from coatcheck.testing.builders import a_task
-from tests.databases.processes import DatabaseProcess, free_port
 from tests.databases.redis import REDIS, Redis
+from tests.processes import ServerProcess, free_port
 from tests.stores.redis.helpers import CLAIMED, PATIENCE, ask, keep, soon, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -35,7 +35,7 @@ def sentinel(primary: Redis) -> Generator[int]:
     folder, port = Path(tempfile.mkdtemp(prefix="coatcheck-sentinel-")), free_port()
     file = folder / "sentinel.conf"
     file.write_text(SENTINEL.format(port=port, folder=folder, service=SERVICE, primary=primary.process.port))
-    process = DatabaseProcess([REDIS, file, "--sentinel"], port)
+    process = ServerProcess([REDIS, file, "--sentinel"], port)
     process.start()
     try:
         yield port
