@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from coatcheck import answers
 from coatcheck.answers import elicitation_answer, request_of
 from coatcheck.engine import Engine
-from coatcheck.errors import InvalidArgument, LeaseLost, Refused, TaskNotFound
+from coatcheck.errors import InvalidArgument, LeaseLost, Refused, StoreUnavailable, TaskNotFound
 from coatcheck.lifecycle import InputRequested, InputWithdrawn, Noted, Recorded, WorkerEvent, furthest
 from coatcheck.payload import Payload, canonical, decode, encode
 from coatcheck.task import Entry, InputRequest, Progress, Task
 
+logger = logging.getLogger("coatcheck")
+
 Value = TypeVar("Value")
 STEP, OUTPUT = "step", "output"
+_RETRY_SECONDS = 1.0
+_PAGE = 1000
 
 
 class TaskContext:
@@ -168,12 +174,15 @@ class TaskContext:
     async def _put(self, key: str, request: InputRequest) -> None:
         policy = self._engine.policy
         await self.flush()  # whoever is asked should see how far the work is
-        await self._report(InputRequested(self.task.attempt, {key: request}, policy.patience))
+        await self._report_once(
+            InputRequested(self.task.attempt, {key: request}, policy.patience), partial(self._has, key)
+        )
         loop = asyncio.get_running_loop()
         park_at = loop.time() + (policy.park_after.total_seconds() if self.task.resumable else math.inf)
         try:
             while key not in self.task.input_responses:
-                fresh = await self._engine.wait(self.task, min(max(park_at - loop.time(), 0.0), 3600.0))
+                wait = partial(self._engine.wait, self.task, min(max(park_at - loop.time(), 0.0), 3600.0))
+                fresh = await self._outlasting(wait)
                 if fresh.lease is None or fresh.attempt != self.task.attempt:
                     raise LeaseLost(f"Attempt {self.task.attempt} no longer holds task {self.task.id}")
                 self.learn(fresh)
@@ -185,6 +194,11 @@ class TaskContext:
                 with suppress(Refused, TaskNotFound):
                     await asyncio.shield(self._report(InputWithdrawn(self.task.attempt, (key,))))
             raise
+
+    async def _has(self, key: str) -> bool:
+        """Whether the question was put, by what the store has now."""
+        self.learn(await self._engine.get(self.task.id, self.task.owner))
+        return key in self.task.input_requests or key in self.task.input_responses
 
     # Writing
 
@@ -210,10 +224,36 @@ class TaskContext:
 
     async def _append(self, kind: str, key: str, value: Payload) -> None:
         entry = Entry(kind=kind, key=key, value=value, at=self._engine.clock())
-        await self._report(Recorded(self.task.attempt, (entry,)))
+        before = self.task.entries
+
+        async def is_recorded() -> bool:
+            return key in [other.key for other in await self._journal(before)]
+
+        await self._report_once(Recorded(self.task.attempt, (entry,)), is_recorded)
+
+    async def _report_once(self, event: WorkerEvent, is_written: Callable[[], Awaitable[bool]]) -> None:
+        """Report what must not be written twice; if the store went away meanwhile, look first whether it was."""
+        is_again = False
+
+        async def report() -> None:
+            nonlocal is_again
+            if not (is_again and await is_written()):
+                is_again = True
+                self.learn(await self._engine.report(self.task, event))
+
+        await self._outlasting(report)
 
     async def _report(self, event: WorkerEvent) -> None:
-        self.learn(await self._engine.report(self.task, event))
+        self.learn(await self._outlasting(lambda: self._engine.report(self.task, event)))
+
+    async def _outlasting(self, act: Callable[[], Awaitable[Value]]) -> Value:
+        """Do what needs the store, again until it is there: work that came this far does not fail by its absence."""
+        while True:
+            try:
+                return await act()
+            except StoreUnavailable as error:
+                logger.warning("Task %s waits for its store: %s", self.task.id, error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     def learn(self, fresh: Task) -> None:
         """Take over what the store has now, unless a newer state is known already."""
@@ -221,13 +261,18 @@ class TaskContext:
             self.task = fresh
 
     async def _read_journal(self) -> dict[str, Payload]:
-        recorded: dict[str, Payload] = {}
-        seen, total = 0, self.task.entries if self.task.attempt > 1 else 0
-        while seen < total:
-            entries = await self._engine.journal(self.task.id, self.task.owner, after=seen)
-            recorded.update((entry.key, entry.value) for entry in entries)
-            seen += len(entries)
-        return recorded
+        if self.task.attempt == 1 or self.task.entries == 0:
+            return {}
+        return {entry.key: entry.value for entry in await self._outlasting(lambda: self._journal(0))}
+
+    async def _journal(self, after: int) -> Sequence[Entry]:
+        """Read what was recorded after so many entries."""
+        read: list[Entry] = []
+        while True:
+            page = await self._engine.journal(self.task.id, self.task.owner, after=after + len(read), limit=_PAGE)
+            read += page
+            if len(page) < _PAGE:
+                return read
 
     def _nth(self, name: str) -> str:
         if self._uses is None:

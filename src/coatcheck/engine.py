@@ -279,7 +279,7 @@ class Engine:
                 self._end_process(task)
         elif task.lease and not task.lease.is_stalled:
             with suppress(Refused, TaskNotFound):
-                await self._apply(task, Stalled(self.clock() + self.policy.lease / 2))
+                await self._apply(task, Stalled(self.clock() + self.policy.lease / 3))
         else:
             await self._lose(task, "its lease ran out")
 

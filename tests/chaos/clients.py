@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from itertools import count
@@ -13,7 +12,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from tests.chaos.calling import Caller, NoAnswer
-from tests.chaos.history import TERMINAL, Handed, History, View, outcome_of
+from tests.chaos.history import TERMINAL, Handed, History, View, outcome_of, returned
 from tests.chaos.nodes import Node
 from tests.races.wire import NEWER, OLDER, RELATED, Json
 from tests.server.wire import IDEMPOTENCY_KEY
@@ -68,8 +67,7 @@ class Client:
         asked_at = self._history.now
         try:
             result = await self._older.request(node, "tasks/result", {"taskId": task.id}, timeout=_WAIT)
-            outcome = json.dumps(result.get("structuredContent"), sort_keys=True)
-            self._note(task, f"tasks/result of {node.name}", asked_at, "completed", outcome)
+            self._note(task, f"tasks/result of {node.name}", asked_at, "completed", returned(result))
         except MCPError as error:
             data: Any = error.data
             if isinstance(data, dict) and data["_meta"][RELATED] == {"taskId": task.id}:

@@ -80,5 +80,11 @@ class History:
 def outcome_of(seen: dict[str, Any]) -> str:
     """Return the outcome in what a poll of 2026-07-28, or a notification, says of a task."""
     if "result" in seen:
-        return json.dumps(seen["result"].get("structuredContent"), sort_keys=True)
+        return returned(seen["result"])
     return seen["error"]["message"] if "error" in seen else ""
+
+
+def returned(result: dict[str, Any]) -> str:
+    """Return what a tool returned, or what it said if it went wrong."""
+    value = result.get("structuredContent")
+    return json.dumps(result["content"] if value is None else value, sort_keys=True)

@@ -60,7 +60,7 @@ class Judge:
         if not is_resumable and self._done[task.label, "ran"] > 1:
             self._wrong(task, "may run once, but ran", self._done[task.label, "ran"], "times")
         if end.status == "completed":
-            result = json.loads(end.outcome or "null")
+            result: Any = json.loads(end.outcome or "null")
             if not self._is_right(task, result):
                 self._wrong(task, "has a result that is not its own:", result)
         if end.status == "failed" and (is_resumable or not any(words in (end.outcome or "") for words in _HONEST)):
@@ -73,9 +73,8 @@ class Judge:
             case "steps":
                 return result == {"result": taken} and all(self._done[task.label, f"step-{n}"] for n in range(3))
             case "ask":
-                first, answer, last = result["result"]
-                is_done = all(self._done[task.label, f"step-{number}"] for number in range(2))
-                return is_done and [first, last] == taken[:2] and answer in task.answers
+                rights = [{"result": [taken[0], answer, taken[1]]} for answer in task.answers]
+                return result in rights and all(self._done[task.label, f"step-{number}"] for number in range(2))
             case _:
                 return result == {"result": task.label} and self._done[task.label, "ran"] == 1
 

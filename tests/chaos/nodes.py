@@ -123,6 +123,8 @@ class Node:
             self._is_ready.set()
             self._history.log(self.name, self.pid, "is ready")
         code = await self._process.ended(within=86_400)
+        with (self._folder / f"{self.name}.log").open("a") as log:
+            log.writelines(f"{self.pid} {line}\n" for line in self.words())
         await self._process.clean_up()
         return code
 

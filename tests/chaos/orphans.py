@@ -16,8 +16,8 @@ from tests.chaos.history import History
 from tests.chaos.nodes import Node
 from tests.chaos.terms import BEAT, LEASE
 
-_LIMIT = 2.0 + 0.3
-"""Leases: two, and what may be between two sweeps."""
+_LIMIT = 2.0 + 0.1
+"""Leases: two, and what may be between two looks."""
 _LOOKS = BEAT * 4
 
 
@@ -25,15 +25,16 @@ class Orphans:
     def __init__(self, nodes: Sequence[Node], engine: Engine, history: History) -> None:
         self._nodes, self._engine, self._history = [node for node in nodes if node.slots], engine, history
         self._watching: set[asyncio.Task[None]] = set()
-        self._away: set[int] = set()
+        self._absences: dict[int, object] = {}
+        """Of each process that is away, the one that lasts."""
         self.count = 0
         self.longest = 0.0
         """In leases."""
 
     def made(self, pid: int) -> None:
         """See that what a process holds, which has just gone, is freed in time; if it comes back, it may keep it."""
-        self._away.add(pid)
-        watching = asyncio.create_task(self._watch_all(pid))
+        absence = self._absences[pid] = object()
+        watching = asyncio.create_task(self._watch_all(pid, absence))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
 
@@ -41,28 +42,29 @@ class Orphans:
     def while_away(self, pid: int) -> Generator[None]:
         self.made(pid)
         yield
-        self._away.discard(pid)
+        self._absences.pop(pid, None)
 
     async def settled(self) -> None:
         """Wait for all that are being watched."""
         while self._watching:
             await asyncio.gather(*self._watching)
 
-    async def _watch_all(self, pid: int) -> None:
+    async def _watch_all(self, pid: int, absence: object) -> None:
         started = {node.pid: node.beats for node in self._nodes}
         with suppress(StoreError):
             held = await self._engine.store.list(Query(owner=EVERYONE, is_held=True, limit=1000))
-            await asyncio.gather(*(self._watch(task, pid, started) for task in held if _holder(task) == pid))
+            await asyncio.gather(*(self._watch(task, pid, absence, started) for task in held if _holder(task) == pid))
 
-    async def _watch(self, task: Task, pid: int, started: dict[int, int]) -> None:
+    async def _watch(self, task: Task, pid: int, absence: object, started: dict[int, int]) -> None:
         self.count += 1
         leases = 0.0
-        while pid in self._away:
+        while self._absences.get(pid) is absence:
             with suppress(StoreError):
                 try:
-                    if _holder(await self._engine.get(task.id)) != pid:
-                        break
+                    now = await self._engine.get(task.id)
                 except TaskNotFound:
+                    break
+                if (_holder(now), now.attempt) != (pid, task.attempt):
                     break
             leases = max(self._beats_since(started, pid)) * BEAT / LEASE
             if leases > _LIMIT:

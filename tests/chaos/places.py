@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import redis.asyncio
 
+from coatcheck import open_store
 from tests.databases.postgres import Postgres
 from tests.databases.redis import Redis
 
@@ -72,6 +73,8 @@ class PostgresPlace(Place):
         return self._postgres.url(_NAME)
 
     async def left_over(self) -> list[str]:
+        async with open_store(self.url):
+            pass  # whoever comes next clears away what those have left who were killed
         connection = await _connect(self._postgres.address)
         try:
             tables = await connection.fetch("select tablename from pg_tables where schemaname = $1", _NAME)

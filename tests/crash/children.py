@@ -7,6 +7,8 @@ import signal
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
+import psutil
+
 from tests.crash.programs import run
 from tests.forked import Forked, fork
 
@@ -34,6 +36,12 @@ class Child:
                     if said == word:
                         return rest
         raise AssertionError(f"Process {self.pid} did not say {word!r}, only {self._said}")
+
+    async def stands_still(self) -> None:
+        """Wait until the process has been stopped: one that is continued before that is stopped for good."""
+        async with asyncio.timeout(PATIENCE):
+            while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110, as no event tells us
+                await asyncio.sleep(0.002)
 
     def tell(self, line: str) -> None:
         self._process.tell(line)

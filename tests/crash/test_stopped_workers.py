@@ -139,6 +139,7 @@ async def stopped_at_work(
     sleeper = await children.start("stall", url, kind, manner)
     task = await submit(kind, holds=holds)
     await sleeper.says("stopping")
+    await sleeper.stands_still()
     return sleeper, task
 
 

@@ -46,6 +46,11 @@ def ids(tasks: Sequence[Task]) -> list[str]:
     return [task.id for task in tasks]
 
 
+def key(url: str, name: str) -> str:
+    """Return what a key of the store at this URL is called."""
+    return f"{{{url.split('=')[1]}}}:{name}"
+
+
 def ask(address: str, *command: str | bytes | int) -> Any:
     """Send one command, as any other program could."""
     with redis.Redis.from_url(address.split("?")[0]) as client:  # pyright: ignore[reportUnknownMemberType]

@@ -12,7 +12,7 @@ from coatcheck.lifecycle import Recorded, advance
 from coatcheck.store import EVERYONE, Query
 from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.databases.fixtures import new_url
-from tests.stores.redis.helpers import CLAIMED, DONE, ask, ids, keep, soon
+from tests.stores.redis.helpers import CLAIMED, DONE, ask, ids, keep, key, soon
 
 pytestmark = pytest.mark.anyio
 
@@ -22,10 +22,6 @@ DAY = 86_400_000
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return new_url("redis", tmp_path)
-
-
-def key(url: str, name: str) -> str:
-    return f"{{{url.split('=')[1]}}}:{name}"
 
 
 def milliseconds_left(url: str, name: str) -> int:

@@ -13,7 +13,7 @@ from coatcheck.lifecycle import Released, advance
 from coatcheck.store import Store
 from coatcheck.testing.builders import NOW, a_task
 from tests.databases.fixtures import new_url, the_redis
-from tests.stores.redis.helpers import CLAIMED, DONE, PATIENCE, ask, commands_of_clients, ids, keep, soon, until
+from tests.stores.redis.helpers import CLAIMED, DONE, PATIENCE, ask, commands_of_clients, ids, keep, key, soon, until
 from tests.stores.redis.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return new_url("redis", tmp_path)
-
-
-def key(url: str, name: str) -> str:
-    return f"{{{url.split('=')[1]}}}:{name}"
 
 
 def idle(url: str, tool: str = "slow") -> int:

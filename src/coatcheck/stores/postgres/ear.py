@@ -42,6 +42,9 @@ class Ear:
     def __init__(self, connections: Connections, schema: str, channel: str, listener: Listener) -> None:
         self._connections, self._channel, self._listener = connections, channel, listener
         self._offer = in_schema("select @.offer_1($1, $2)", schema)
+        self._leave = in_schema("delete from @.idle where store = $1", schema)
+        self._clear = in_schema("delete from @.idle where pg_try_advisory_xact_lock(store)", schema)
+        """Whose lock can be had is gone, and could not say goodbye."""
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
@@ -61,6 +64,7 @@ class Ear:
         await is_known.wait()
 
     async def close(self) -> None:
+        await self._do(lambda connection: connection.fetch(self._leave, self.number))
         self._listening.cancel()
         await asyncio.wait((self._listening, *self._doing))
 
@@ -120,6 +124,7 @@ class Ear:
             await asyncio.wait((lost, self._tested), return_when=asyncio.FIRST_COMPLETED)  # better late than never
         if self._tested.done():
             await connection.fetch("select pg_advisory_lock($1)", self.number)
+            await connection.fetch(self._clear)
             self.is_hearing = True
             self._listener.on_doubt()
             is_known.set()

@@ -109,8 +109,10 @@ async def _greet(connection: Connection, address: Address, greeting: Sequence[Co
         hello.append(("AUTH", *([address.user] if address.user else []), address.password))
     if address.database:
         hello.append(("SELECT", address.database))
-    replies = await connection.ask([*hello, *greeting, ("CLIENT", "SETNAME", "coatcheck")])
-    for reply in replies[:-1]:
+    # What is subscribed to comes last: from then on there may be messages among the replies.
+    replies = await connection.ask([*hello, ("CLIENT", "SETNAME", "coatcheck"), *greeting])
+    del replies[len(hello)]  # to have a name is no need
+    for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
             raise meaning(reply, address)
         if reply.__class__ is list and reply[0] in _NOT_PRIMARY:
