@@ -50,7 +50,7 @@ class Orphans:
             await asyncio.gather(*self._watching)
 
     async def _watch_all(self, pid: int, absence: object) -> None:
-        started = {node.pid: node.beats for node in self._nodes}
+        started = self._beats()
         with suppress(StoreError):
             held = await self._engine.store.list(Query(owner=EVERYONE, is_held=True, limit=1000))
             await asyncio.gather(*(self._watch(task, pid, absence, started) for task in held if _holder(task) == pid))
@@ -66,12 +66,17 @@ class Orphans:
                     break
                 if (_holder(now), now.attempt) != (pid, task.attempt):
                     break
+                if _is_renewed(now, task):  # so it is not quite as far away as that
+                    task, started = now, self._beats()
             leases = max(self._beats_since(started, pid)) * BEAT / LEASE
             if leases > _LIMIT:
                 self._history.wrong(task.id, "is still held by", pid, f"after {leases:.2f} leases")
                 break
             await asyncio.sleep(_LOOKS)
         self.longest = max(self.longest, leases)
+
+    def _beats(self) -> dict[int, int]:
+        return {node.pid: node.beats for node in self._nodes}
 
     def _beats_since(self, started: dict[int, int], pid: int) -> list[int]:
         return [node.beats - started.get(node.pid, 0) for node in self._nodes if node.pid not in (0, pid)] or [0]
@@ -80,3 +85,8 @@ class Orphans:
 def _holder(task: Task) -> int:
     """Return the process that holds a task; 0: none does."""
     return int(task.lease.worker.split(":")[1]) if task.lease else 0
+
+
+def _is_renewed(now: Task, before: Task) -> bool:
+    """Whether its worker has kept it since, which nobody else does for it."""
+    return bool(now.lease and before.lease and not now.lease.is_stalled and now.lease.until > before.lease.until)

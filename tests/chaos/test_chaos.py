@@ -11,7 +11,7 @@ from tests.chaos.run import Chaos, a_seed, run
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-SECONDS = 15.0
+SECONDS = 20.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
