@@ -15,7 +15,7 @@ import pytest
 from tests import forked
 
 ROOT = Path(__file__).parent.parent
-SERVED = {"client", "quickstart", "server"}
+SERVED = {"client", "fastapi_app", "quickstart", "server"}
 PROGRAMS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in SERVED]
 PATIENCE = 120
 

@@ -33,7 +33,7 @@ def test_it_says_its_version(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{coatcheck.__version__}\n")
 
 
-COMMANDS = ["call", "tools", "tasks", "status", "wait", "resume", "answer", "cancel", "serve", "proxy"]
+COMMANDS = ["call", "tools", "tasks", "status", "wait", "resume", "answer", "cancel", "serve", "worker", "proxy"]
 
 
 def test_the_commands_are_listed_with_what_they_do(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ async def test_p_068_after_a_crash_delivery_is_at_least_once(store: Store) -> No
     events = Events(diary=diary)
     add(events, 0, 1)
     await diary.settle()
-    events.take()  # and it dies before that is written
-    crashed = await Events.restored(Diary(store, "session"))
+    crashed = await Events.restored(Diary(store, "session"))  # which finds what was written before this:
+    events.take()  # and it dies
     assert numbers(crashed.take()) == [0, 1]
     await diary.settle()
     await crashed.close()
