@@ -179,6 +179,7 @@ async def test_who_waits_in_vain_is_told_where_and_what_to_do(
         proxy.cut()
         with pytest.raises(StoreUnavailable, match=rf"redis://localhost:{proxy.port}/0 has not answered.*; see that"):
             await soon(store.insert(a_task()))
+        monkeypatch.undo()
         proxy.is_shut = False
         assert await soon(store.insert(a_task())) == a_task()
 
