@@ -12,8 +12,7 @@ from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.driver import PATIENCE, Backoff, explain, is_passing
 
 _MOST_ROWS = 256
-_FEW = 16
-"""Rows that are not worth a second statement."""
+_MOST_AT_ONCE = 2
 _MOST_BYTES = 1 << 20
 _RETRY_SECONDS = 0.002
 
@@ -57,8 +56,9 @@ class Statement(Protocol[_Kind]):
 
 
 class Batches(Generic[_Kind]):
-    def __init__(self, connections: Connections, statement: Statement[_Kind], *, most_at_once: int) -> None:
-        self._connections, self._statement, self._most_at_once = connections, statement, most_at_once
+    def __init__(self, connections: Connections, statement: Statement[_Kind], *, few: int) -> None:
+        """`few` are not worth a second statement."""
+        self._connections, self._statement, self._few = connections, statement, few
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Kind] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
@@ -87,9 +87,9 @@ class Batches(Generic[_Kind]):
 
     def _send(self) -> None:
         self._is_due = False
-        while self._queue and (room := self._most_at_once - len(self._under_way)):
+        while self._queue and (room := _MOST_AT_ONCE - len(self._under_way)):
             # Many are shared out, so that the server deals with some while we deal with its answers to others.
-            share = max(_FEW, -(-len(self._queue) // room))
+            share = max(self._few, -(-len(self._queue) // room))
             task = self._loop.create_task(self._carry_out(self._pick(min(share, _MOST_ROWS))))
             self._under_way.add(task)
             task.add_done_callback(self._done)

@@ -34,6 +34,9 @@ from coatcheck.stores.postgres.target import read_url
 from coatcheck.stores.postgres.watch import Watch
 from coatcheck.task import Entry, Task
 
+_FEW_READS, _FEW_WRITES = 16, 32
+"""Those that write wait for the disk one after the other, so two statements must each be worth it."""
+
 
 class PostgresStore:
     """Operations that come together go together: one statement for each kind of them."""
@@ -53,10 +56,10 @@ class PostgresStore:
             self._watch = watch = Watch(connections, target.schema, f"cc.{target.schema}")
             opening.push_async_callback(watch.bell.close)
             self._reader = Reader(connections, target.schema, codec)
-            self._gets = Batches(connections, Gets(target.schema, codec), most_at_once=2)
-            self._inserts = Batches(connections, Inserts(target.schema, codec, watch.tell), most_at_once=2)
-            self._replaces = Batches(connections, Replaces(target.schema, codec, watch.tell), most_at_once=2)
-            self._deletes = Batches(connections, Deletes(target.schema, watch.tell), most_at_once=2)
+            self._gets = Batches(connections, Gets(target.schema, codec), few=_FEW_READS)
+            self._inserts = Batches(connections, Inserts(target.schema, codec, watch.tell), few=_FEW_WRITES)
+            self._replaces = Batches(connections, Replaces(target.schema, codec, watch.tell), few=_FEW_WRITES)
+            self._deletes = Batches(connections, Deletes(target.schema, watch.tell), few=_FEW_WRITES)
             for batches in (self._gets, self._inserts, self._replaces, self._deletes):
                 opening.push_async_callback(batches.close)
             await watch.ear.open()
