@@ -1,25 +1,15 @@
-"""Shared by the tests of the PostgreSQL store: places to keep tasks, and what may stand before them."""
+"""Shared by the tests of the PostgreSQL store: which kind of server it is on, and one of its own."""
 
-from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
+from collections.abc import Generator
 
 import pytest
 
-from coatcheck.stores.postgres import ear, watch
-from tests.databases.fixtures import new_url, the_postgres
 from tests.databases.postgres import Postgres
-from tests.stores.redis.proxy import Proxy
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return new_url("postgres", tmp_path)
-
-
-@pytest.fixture
-async def proxy() -> AsyncGenerator[Proxy]:
-    async with Proxy(the_postgres().process.port) as opened:
-        yield opened
+def kind_of_store() -> str:
+    return "postgres"
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +18,3 @@ def own_server() -> Generator[Postgres]:
     server = Postgres()
     yield server
     server.close()
-
-
-@pytest.fixture
-def _only_told(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    """Nobody looks on their own: who is not told of a change does not hear of it."""
-    monkeypatch.setattr(watch, "_SAFETY_SECONDS", 3600.0)
-    monkeypatch.setattr(ear, "_TEST_SECONDS", 60.0)

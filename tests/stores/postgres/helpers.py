@@ -10,15 +10,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
-import pytest
 
-from coatcheck import open_store
-from coatcheck.errors import StoreError
 from tests.databases.fixtures import the_postgres
-from tests.stores.redis.helpers import PATIENCE
+from tests.processes import PATIENCE
 
-FOREVER = 3600.0
-"""Seconds to wait in a store: whoever is not woken is noticed."""
 LOGGED = "&log_statement=all"
 """Added to a URL, it makes the server log the statements of that store."""
 _STATEMENT = re.compile(r"LOG: {2}(?:statement|execute [^:]*): (.*(?:\n\t.*)*)")
@@ -31,11 +26,6 @@ def schema_of(url: str) -> str:
 
 def name_of(url: str) -> str:
     return urlsplit(url).username or ""
-
-
-def through(port: int, url: str) -> str:
-    """Return how a store of the shared server is found behind a port that leads to it."""
-    return url.replace(f":{the_postgres().process.port}/", f":{port}/")
 
 
 class Session:
@@ -98,16 +88,6 @@ async def grant(url: str) -> None:
         url.replace(f"//{name}@", "//postgres@"),
         f"grant usage on schema {schema} to {name}; grant all on all tables in schema {schema} to {name}",
     )
-
-
-async def refusal(url: str, kind: type[StoreError], key: str | None = None) -> str:
-    """Return with which words a store is not opened: in one line, without the password."""
-    with pytest.raises(kind) as refused:
-        async with open_store(url, key=key):
-            pass
-    assert "\n" not in str(refused.value)
-    assert "secret" not in str(refused.value)
-    return str(refused.value)
 
 
 @contextmanager

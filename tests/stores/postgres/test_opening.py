@@ -5,17 +5,15 @@ from functools import partial
 
 import pytest
 
-from coatcheck import BadStoreURL, KeyRefused, new_key, open_store
+from coatcheck import BadStoreURL, new_key, open_store
 from coatcheck.errors import StoreUnavailable, StoreUnusable
-from coatcheck.lifecycle import Recorded, advance
-from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.postgres import schema
 from coatcheck.stores.postgres.driver import Backoff
-from coatcheck.testing.builders import NOW, a_task, an_entry
+from coatcheck.testing.builders import a_task
 from tests.databases.fixtures import the_postgres
 from tests.processes import free_port
-from tests.stores.postgres.helpers import ask, refusal, run, schema_of
-from tests.stores.redis.helpers import CLAIMED, ids, keep
+from tests.stores.postgres.helpers import ask, run, schema_of
+from tests.stores.served.helpers import refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -71,17 +69,6 @@ async def test_a_schema_is_made_once_and_found_again(url: str) -> None:
     assert await ask(url, RELATIONS, schema_of(url)) == made
 
 
-async def test_stores_of_different_schemas_do_not_see_each_other(url: str) -> None:
-    urls = [url, f"{url}_X", f"{url}_x"]
-    for number, place in enumerate(urls):
-        async with open_store(place) as store:
-            assert await store.list(Query(owner=EVERYONE)) == []
-            await store.insert(a_task(f"{number}", idempotency_key="k"), quota=1)
-    for number, place in enumerate(urls):
-        async with open_store(place) as store:
-            assert ids(await store.list(Query(owner=EVERYONE))) == [f"{number}"]
-
-
 async def test_a_schema_that_was_made_for_us_is_used(url: str) -> None:
     await run(url, f"create schema {schema_of(url)}")
     async with open_store(url) as store:
@@ -103,29 +90,6 @@ async def test_what_a_newer_version_made_is_refused_and_left_alone(url: str) -> 
     said = await refusal(url, StoreUnusable, new_key())
     assert "newer coatcheck (schema 99, this one knows 1); upgrade coatcheck, or name another schema" in said
     assert await ask(url, "select count(*) from @.sealing") == 0
-
-
-async def test_a_missing_key_is_refused_for_as_long_as_something_is_sealed_with_it(url: str) -> None:
-    old, new = new_key(), new_key()
-    async with open_store(url, key=old) as store:
-        await keep(store, a_task(), CLAIMED, Recorded(1, (an_entry(),)))
-        await store.insert(a_task("b"))
-    for key in (None, new):
-        assert "is not among the keys given; set COATCHECK_KEY to it" in await refusal(url, KeyRefused, key)
-    async with open_store(url, key=f"{new},{old}") as store:
-        kept = await store.get("a")
-        assert kept
-        assert await store.replace(advance(kept, Recorded(1, (an_entry(2),)), NOW), (an_entry(2),))
-        assert list(await store.journal("a")) == [an_entry(), an_entry(2)]
-        assert await store.delete(a_task("b"))
-    await refusal(url, KeyRefused, new)  # the first entry of the journal is older than the rest
-    async with open_store(url, key=f"{new},{old}") as store:
-        kept = await store.get("a")
-        assert kept
-        assert await store.delete(kept)
-        await store.insert(a_task("c"))
-    async with open_store(url, key=new) as store:
-        assert await store.get("c") == a_task("c")
 
 
 # The server

@@ -13,9 +13,9 @@ from coatcheck.stores.postgres import ear
 from coatcheck.testing.builders import NOW, a_task, an_entry
 from coatcheck.testing.store_contract import CHECKS, Check
 from tests.databases.fixtures import the_postgres
-from tests.stores.postgres.helpers import FOREVER, session, through
+from tests.stores.postgres.helpers import session
 from tests.stores.postgres.pooler import Pooler
-from tests.stores.redis.helpers import CLAIMED, DONE, ids, keep, soon
+from tests.stores.served.helpers import CLAIMED, DONE, FOREVER, ids, keep, soon, through
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,9 @@ from coatcheck.lifecycle import Recorded
 from coatcheck.store import EVERYONE, Query
 from coatcheck.testing.builders import a_task, an_entry
 from tests.databases.fixtures import the_postgres
-from tests.stores.postgres.helpers import a_role, name_of, refusal, run, schema_of, session
-from tests.stores.redis.helpers import CLAIMED, DONE, PATIENCE, ids, keep
+from tests.processes import PATIENCE
+from tests.stores.postgres.helpers import a_role, grant, name_of, run, schema_of, session
+from tests.stores.served.helpers import CLAIMED, DONE, ids, keep, refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -46,20 +47,14 @@ async def test_a_role_can_use_what_somebody_else_has_made(url: str) -> None:
         said = await refusal(anns, StoreUnavailable)
         wanted = "grant the role usage of the schema, all on its tables and execute on its functions."
         assert said.endswith(f"; {wanted}")
-        schema, name = schema_of(url), f"ann_{schema_of(url)}"
-        await run(
-            url, f"grant usage on schema {schema} to {name}; grant all on all tables in schema {schema} to {name}"
-        )
+        await grant(anns)
         await works(anns)
         await works(anns, new_key())
 
 
 async def test_a_right_that_is_taken_away_is_an_error_that_says_so(url: str) -> None:
     async with open_store(url), a_role(url) as anns:
-        schema, name = schema_of(url), f"ann_{schema_of(url)}"
-        await run(
-            url, f"grant usage on schema {schema} to {name}; grant all on all tables in schema {schema} to {name}"
-        )
+        await grant(anns)
         async with open_store(anns) as store:
             await run(url, f"revoke insert on @.task from {name_of(anns)}")
             with pytest.raises(StoreUnavailable, match="permission denied for table task; grant the role"):

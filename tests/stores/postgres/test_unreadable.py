@@ -1,6 +1,5 @@
 """Rows that cannot be read are passed over, and texts that cannot be kept are refused: the others do not suffer."""
 
-import logging
 from datetime import timedelta
 
 import pytest
@@ -13,32 +12,11 @@ from coatcheck.store import EVERYONE, Query
 from coatcheck.task import ToolCall
 from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.stores.postgres.helpers import run
-from tests.stores.redis.helpers import CLAIMED, ids, keep, soon
+from tests.stores.served.helpers import CLAIMED, ids, keep
 
 pytestmark = pytest.mark.anyio
 
 TOMORROW = NOW + timedelta(days=1)
-
-
-async def test_a_task_that_cannot_be_read_is_passed_over_and_logged_once(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with open_store(url) as store:
-        for name in "abc":
-            await store.insert(a_task(name))
-        await run(url, "update @.task set body = '{nonsense' where id = 'a'")
-        await run(url, "update @.task set body = 'cc1 sealed with who knows what' where id = 'c'")
-        for _ in range(2):
-            assert ids(await soon(store.waiting(("slow",), limit=1, timeout=60))) == ["b"]
-            assert ids(await store.waiting((), limit=1, timeout=0, is_for_others=True)) == ["b"]
-            assert ids(await store.list(Query(owner=EVERYONE, limit=1))) == ["b"]
-            assert ids(await store.list(Query(owner="ann", limit=1))) == ["b"]
-            assert ids(await store.overdue(TOMORROW, limit=1)) == ["b"]
-        assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
-        assert {message.split(":")[0] for message in caplog.messages} == {
-            "Task a is passed over",
-            "Task c is passed over",
-        }
 
 
 async def test_many_that_cannot_be_read_do_not_hide_the_one_that_can(url: str) -> None:
@@ -51,15 +29,6 @@ async def test_many_that_cannot_be_read_do_not_hide_the_one_that_can(url: str) -
         assert ids(await store.overdue(TOMORROW, limit=2)) == ["good"]
     async with open_store(url) as store:
         assert ids(await store.list(Query(owner=EVERYONE, after=(NOW, ""), limit=5))) == ["good"]
-
-
-async def test_tasks_that_cannot_be_read_are_no_work_to_return_with(url: str) -> None:
-    async with open_store(url) as store, open_store(url) as other:
-        await store.insert(a_task())
-        await run(url, "update @.task set body = '{nonsense'")
-        assert await store.waiting(("slow",), limit=1, timeout=0.01) == []
-        await other.insert(a_task("b"))
-        assert ids(await soon(store.waiting(("slow",), limit=1, timeout=60))) == ["b"]
 
 
 async def test_who_asks_for_what_cannot_be_read_is_told_so(url: str) -> None:

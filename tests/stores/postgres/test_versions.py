@@ -13,8 +13,8 @@ from coatcheck.store import EVERYONE, Query, Store
 from coatcheck.stores.postgres import schema
 from coatcheck.stores.postgres.tables import MIGRATIONS
 from coatcheck.testing.builders import NOW, a_task, an_entry
-from tests.stores.postgres.helpers import ask, refusal
-from tests.stores.redis.helpers import CLAIMED, ids, keep
+from tests.stores.postgres.helpers import ask
+from tests.stores.served.helpers import CLAIMED, ids, keep, refusal
 
 RELEASED = ("64fdc4e0f998cf06",)
 LATER = """

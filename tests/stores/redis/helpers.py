@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, cast
 
 import redis
 
-from coatcheck.lifecycle import Claimed, Completed, Event, Recorded, advance
-from coatcheck.payload import encode
-from coatcheck.store import Store
-from coatcheck.task import Task
-from coatcheck.testing.builders import NOW
 
-PATIENCE = 60
-"""Seconds to wait for what should come soon, on however busy a machine."""
-LATER = NOW + timedelta(seconds=30)
-CLAIMED = Claimed("w", LATER)
-DONE = Completed(1, encode({}))
-
-
-async def keep(store: Store, task: Task, *events: Event) -> Task:
-    """Bring a task into the store and through events."""
-    task = await store.insert(task)
-    for event in events:
-        task = advance(task, event, NOW)
-        assert await store.replace(task, event.entries if isinstance(event, Recorded) else ())
-    return task
-
-
-def soon(what: Awaitable[Any]) -> Awaitable[Any]:
-    return asyncio.wait_for(what, PATIENCE)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 - it is another process that we look at
-            await asyncio.sleep(0.002)
-
-
-def ids(tasks: Sequence[Task]) -> list[str]:
-    return [task.id for task in tasks]
+def prefix_of(url: str) -> str:
+    return url.split("=")[1]
 
 
 def key(url: str, name: str) -> str:
     """Return what a key of the store at this URL is called."""
-    return f"{{{url.split('=')[1]}}}:{name}"
+    return f"{{{prefix_of(url)}}}:{name}"
 
 
 def ask(address: str, *command: str | bytes | int) -> Any:

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ from coatcheck.errors import StoreUnavailable
 from coatcheck.store import Store
 from coatcheck.testing.builders import a_task
 from tests.databases.redis import REDIS, Redis
-from tests.processes import ServerProcess, free_port
-from tests.stores.redis.helpers import CLAIMED, PATIENCE, ask, keep, soon, until
+from tests.processes import PATIENCE, ServerProcess, free_port
+from tests.stores.redis.helpers import ask
+from tests.stores.served.helpers import CLAIMED, keep, persistently, soon, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -83,15 +84,6 @@ async def waiting_for_news(store: Store, task_id: str) -> AsyncGenerator[asyncio
     await asyncio.gather(wait, return_exceptions=True)
 
 
-async def persistently(store: Store, task_id: str) -> None:
-    """Insert a task, as long as it takes until somebody has taken over."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(StoreUnavailable):
-                await store.insert(a_task(task_id))
-                return
-
-
 async def test_sentinels_lead_to_the_server_that_took_over_and_waiters_hear_from_it() -> None:
     with watched() as (primary, replica, port):
         dead = free_port()
@@ -99,10 +91,10 @@ async def test_sentinels_lead_to_the_server_that_took_over_and_waiters_hear_from
         await knows_replica(port)
         async with open_store(url) as here, open_store(url) as there:
             held = await keep(here, a_task("held"), CLAIMED)
-            await until(lambda: ask(replica.address, "EXISTS", "{coatcheck}:t:held"))
+            await until(lambda: ask(replica.address, "EXISTS", "{coatcheck}:held"))
             async with waiting_for_news(here, "held") as news:
                 primary.process.kill()
-                await persistently(there, "late")
+                await persistently(there, a_task("late"))
                 assert ask(replica.address, "ROLE")[0] == b"master"
                 kept = await soon(here.get("held"))
                 assert kept == held
@@ -122,7 +114,7 @@ async def test_what_is_only_a_replica_is_not_written_to() -> None:
             ask(primary.address, "REPLICAOF", "127.0.0.1", replica.process.port)
             ask(f"redis://127.0.0.1:{port}", "SENTINEL", "REMOVE", SERVICE)
             watch = ("SENTINEL", "MONITOR", SERVICE, "127.0.0.1", replica.process.port, 1)
-            writing = asyncio.create_task(persistently(store, "after"))
+            writing = asyncio.create_task(persistently(store, a_task("after")))
             ask(f"redis://127.0.0.1:{port}", *watch)
             await soon(writing)
             assert ask(replica.address, "EXISTS", "{coatcheck}:t:after")
@@ -169,6 +161,17 @@ async def meet(*nodes: Redis) -> None:
     for node in nodes[1:]:
         ask(node.address, "CLUSTER", "MEET", "127.0.0.1", nodes[0].process.port)
     await until(lambda: all(b"cluster_state:ok" in ask(node.address, "CLUSTER", "INFO") for node in nodes))
+    await until(lambda: all(acquainted(node) == len(nodes) for node in nodes))
+
+
+def acquainted(node: Redis) -> int:
+    """Count the nodes that this one would listen to, itself among them."""
+    return sum(b"handshake" not in line for line in ask(node.address, "CLUSTER", "NODES").splitlines())
+
+
+def written(server: Redis, role: str) -> int:
+    """Count the bytes that a server has told its replicas, or heard as one."""
+    return ask(server.address, "INFO", "replication")[f"{role}_repl_offset"]
 
 
 async def test_a_cluster_leads_to_the_node_that_has_the_store_also_after_a_failover() -> None:
@@ -182,11 +185,11 @@ async def test_a_cluster_leads_to_the_node_that_has_the_store_also_after_a_failo
         url = f"redis://127.0.0.1:{few.process.port}/0"
         async with open_store(url) as here, open_store(url) as there:
             held = await keep(here, a_task("held"), CLAIMED)
-            await until(lambda: ask(spare.address, "DBSIZE") == ask(most.address, "DBSIZE") > 0)
+            await until(lambda: ask(spare.address, "DBSIZE") and written(spare, "slave") == written(most, "master"))
             async with waiting_for_news(here, "held") as news:
                 most.process.kill()
                 ask(spare.address, "CLUSTER", "FAILOVER", "TAKEOVER")
-                await persistently(there, "late")
+                await persistently(there, a_task("late"))
                 assert await there.delete(held)
                 assert await soon(news) is None
             assert ask(spare.address, "ROLE")[0] == b"master"

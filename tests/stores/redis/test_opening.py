@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -15,39 +15,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coatcheck import BadStoreURL, KeyRefused, new_key, open_store
-from coatcheck.errors import StoreError, StoreUnavailable, StoreUnusable
-from coatcheck.lifecycle import advance
-from coatcheck.store import EVERYONE, Query
+from coatcheck import BadStoreURL, new_key, open_store
+from coatcheck.errors import StoreUnavailable, StoreUnusable
 from coatcheck.stores.redis import link
-from coatcheck.testing.builders import NOW, a_task
-from tests.databases.fixtures import new_url, the_redis
+from coatcheck.testing.builders import a_task
+from tests.databases.fixtures import the_redis
 from tests.databases.redis import Redis
-from tests.stores.redis.helpers import CLAIMED, ask, ids, keep
-from tests.stores.redis.proxy import Proxy
+from tests.stores.redis.helpers import ask, key, prefix_of
+from tests.stores.served.helpers import CLAIMED, keep, refusal, through
+from tests.stores.served.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return new_url("redis", tmp_path)
-
-
-@pytest.fixture
-def own_server() -> Generator[Redis]:
-    server = Redis()
-    yield server
-    server.close()
-
-
-async def refusal(url: str, kind: type[StoreError], key: str | None = None) -> str:
-    with pytest.raises(kind) as refused:
-        async with open_store(url, key=key):
-            pass
-    assert "\n" not in str(refused.value)
-    assert "secret" not in str(refused.value)
-    return str(refused.value)
 
 
 # URLs
@@ -79,19 +57,8 @@ async def test_a_certificate_that_is_not_there_is_refused() -> None:
     assert "; use required or none" in await refusal("rediss://localhost?ssl_cert_reqs=maybe", BadStoreURL)
 
 
-async def test_stores_of_different_prefixes_and_databases_do_not_see_each_other(url: str) -> None:
-    urls = [url, f"{url}2", url.replace("/0?", "/1?")]
-    for number, place in enumerate(urls):
-        async with open_store(place) as store:
-            assert await store.list(Query(owner=EVERYONE)) == []
-            await store.insert(a_task(f"{number}", idempotency_key="k"), quota=1)
-    for number, place in enumerate(urls):
-        async with open_store(place) as store:
-            assert ids(await store.list(Query(owner=EVERYONE))) == [f"{number}"]
-
-
 async def test_all_keys_of_a_store_have_one_hash_tag(url: str) -> None:
-    prefix = url.split("=")[1]
+    prefix = prefix_of(url)
     async with open_store(url, key=new_key()) as store:
         await keep(store, a_task(idempotency_key="k"), CLAIMED)
         await store.insert(a_task("b"))
@@ -178,34 +145,15 @@ async def test_what_is_no_redis_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_what_is_newer_or_not_ours_is_refused_and_not_touched(url: str) -> None:
-    prefix = url.split("=")[1]
+    schema = key(url, "schema")
     for kept, said in (("coatcheck 2", "schema 2, and this version knows 1"), ("7", "something else than tasks")):
-        ask(url, "SET", f"{{{prefix}}}:schema", kept)
+        ask(url, "SET", schema, kept)
         assert said in await refusal(url, StoreUnusable, new_key())
-        assert ask(url, "KEYS", f"{{{prefix}}}:*") == [f"{{{prefix}}}:schema".encode()]
-        assert ask(url, "GET", f"{{{prefix}}}:schema") == kept.encode()
-    ask(url, "DEL", f"{{{prefix}}}:schema")
-    ask(url, "HSET", f"{{{prefix}}}:schema", "a", "b")
+        assert ask(url, "KEYS", key(url, "*")) == [schema.encode()]
+        assert ask(url, "GET", schema) == kept.encode()
+    ask(url, "DEL", schema)
+    ask(url, "HSET", schema, "a", "b")
     assert "not ours; use another name with ?prefix=" in await refusal(url, StoreUnusable)
-
-
-async def test_a_missing_key_is_refused_for_as_long_as_something_is_sealed_with_it(url: str) -> None:
-    old, new = new_key(), new_key()
-    async with open_store(url, key=old) as store:
-        task = await store.insert(a_task())
-        await store.insert(a_task("b"))
-    for key in (None, new):
-        assert "is not among the keys given; set COATCHECK_KEY to it" in await refusal(url, KeyRefused, key)
-    async with open_store(url, key=f"{new},{old}") as store:
-        assert await store.get("a") == task
-        assert await store.delete(task)
-        assert await store.replace(advance(a_task("b"), CLAIMED, NOW))
-    await refusal(url, KeyRefused, new)  # parts of its journal could be older than the rest
-    ask(url, "DEL", f"{{{url.split('=')[1]}}}:t:b")
-    async with open_store(url, key=new) as store:
-        await store.insert(a_task("c"))
-    async with open_store(url, key=new) as store:
-        assert await store.get("c") == a_task("c")
 
 
 # TLS
@@ -232,7 +180,7 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
 async def test_tls_trusts_whom_it_is_told_to(tmp_path: Path, url: str) -> None:
     public, context = certificate(tmp_path)
     async with Proxy(the_redis().process.port, context) as proxy:
-        there = proxy.url(url.split("=")[1])
+        there = through(proxy.port, url).replace("redis://127.0.0.1", "rediss://localhost")
         assert "is not trusted (" in await refusal(there, StoreUnavailable)
         for option in (f"ssl_ca_certs={public}", "ssl_cert_reqs=none"):
             async with open_store(f"{there}&{option}") as store:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from coatcheck import Engine, Policy, Status, Task, TaskContext, Worker, decode, open_engine, tool
 from coatcheck.context import OUTPUT, STEP
 from coatcheck.stores.redis import link
-from tests.databases.fixtures import new_url, the_redis
-from tests.stores.redis.helpers import ask, key, soon, until
-from tests.stores.redis.proxy import Proxy
+from tests.stores.redis.helpers import ask, key
+from tests.stores.served.helpers import soon, through, until
+from tests.stores.served.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -24,20 +23,9 @@ IMPATIENT = 0.3
 
 
 @pytest.fixture
-async def proxy() -> AsyncGenerator[Proxy]:
-    """Between the worker and its store."""
-    async with Proxy(the_redis().process.port) as opened:
-        yield opened
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return new_url("redis", tmp_path)
-
-
-@pytest.fixture
 async def worker_engine(url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Engine]:
-    async with open_engine(proxy.url(url.split("=")[1]), policy=POLICY) as engine:
+    """Whose store is away when the proxy is shut."""
+    async with open_engine(through(proxy.port, url), policy=POLICY) as engine:
         monkeypatch.setattr(link, "_PATIENCE_SECONDS", IMPATIENT)
         yield engine
 
@@ -64,9 +52,10 @@ def shut(proxy: Proxy, *, is_reply_lost: bool) -> None:
         proxy.cut()
 
 
-async def all_is_quiet(url: str, task: Task) -> None:
+async def all_is_quiet(url: str, engine: Engine, task: Task) -> None:
     """Wait until nothing is on its way: the worker waits for more work, and whoever keeps the lease for news."""
     await until(lambda: ask(url, "SCARD", key(url, "i:work")) and ask(url, "HEXISTS", key(url, f"t:{task.id}"), "l"))
+    await engine.get(task.id, task.owner)  # which is answered after all that was asked before
 
 
 async def outlast(proxy: Proxy, waits: Callable[[], int]) -> None:
@@ -102,7 +91,7 @@ async def test_what_is_recorded_meanwhile_is_recorded_once(
     async with Worker(worker_engine, [work]):
         handed_in = await engine.submit("work")
         await soon(begun.wait())
-        await all_is_quiet(url, handed_in)
+        await all_is_quiet(url, worker_engine, handed_in)
         shut(proxy, is_reply_lost=is_reply_lost)
         goes_on.set()
         await outlast(proxy, waits)
@@ -126,7 +115,7 @@ async def test_a_question_is_put_once_and_its_answer_is_not_missed(
     async with Worker(worker_engine, [work]):
         task = await engine.submit("work")
         await soon(begun.wait())
-        await all_is_quiet(url, task)
+        await all_is_quiet(url, worker_engine, task)
         shut(proxy, is_reply_lost=is_reply_lost)
         goes_on.set()
         if not is_reply_lost:

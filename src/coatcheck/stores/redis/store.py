@@ -76,10 +76,10 @@ class RedisStore:
             raise QuotaExceeded(quota or 0, task.owner)
         found_by, kept_id, scope, body = reply
         kept = self._codec.load(body, kept_id.decode("utf-8", "surrogatepass"), owner_of(scope))
-        if found_by == b"key":
-            return kept
         if request.is_repeated and _is_the_same(kept, task):
             return task
+        if found_by == b"key":
+            return kept
         raise InvalidArgument(f"Task {task.id} exists already.")
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
@@ -223,4 +223,4 @@ class RedisStore:
 
 def _is_the_same(kept: Task, task: Task) -> bool:
     """Whatever happened to it since, it is the task that was to be kept."""
-    return (kept.owner, kept.call, kept.created_at) == (task.owner, task.call, task.created_at)
+    return (kept.id, kept.owner, kept.call, kept.created_at) == (task.id, task.owner, task.call, task.created_at)

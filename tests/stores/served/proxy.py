@@ -1,4 +1,4 @@
-"""What stands between a store and its Redis: it cuts connections where a test wants it to, and can speak TLS."""
+"""What stands between a store and its server: it cuts connections where a test wants it to, and can speak TLS."""
 
 from __future__ import annotations
 
@@ -38,9 +38,6 @@ class Proxy:
         self.cut()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), 10)
-
-    def url(self, prefix: str) -> str:
-        return f"redis{'s' if self._tls else ''}://localhost:{self.port}/0?prefix={prefix}"
 
     def cut(self) -> None:
         """Cut all connections."""

@@ -6,7 +6,7 @@ import sys
 from msgspec.structs import replace
 
 from coatcheck import open_store
-from tests.stores.redis.helpers import PATIENCE
+from tests.processes import PATIENCE
 
 
 async def play(url: str, first: int, turns: int) -> None:

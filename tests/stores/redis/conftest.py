@@ -1,0 +1,20 @@
+"""Shared by the tests of the Redis store: which kind of server it is on, and one of its own."""
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.databases.redis import Redis
+
+
+@pytest.fixture
+def kind_of_store() -> str:
+    return "redis"
+
+
+@pytest.fixture
+def own_server() -> Generator[Redis]:
+    """One that may be told to behave badly."""
+    server = Redis()
+    yield server
+    server.close()
