@@ -18,7 +18,7 @@ from coatcheck.executors.pace import Pace
 from coatcheck.executors.persistence import Value, persistently
 from coatcheck.executors.questions import Questions
 from coatcheck.payload import decode
-from coatcheck.task import Progress
+from coatcheck.task import Progress, Status
 
 logger = logging.getLogger("coatcheck")
 
@@ -177,12 +177,17 @@ def key_of(task_id: str, entry: str) -> str:
 
 
 async def _has_ended(context: TaskContext) -> bool:
-    """Return, once it is written why the run was stopped, whether its task has ended with it."""
+    """Return, once it is written why the run was stopped, whether its task has ended with it.
+
+    One that is completed by then was so by another worker, with the same job.
+    """
     while not context.task.status.is_terminal:
         try:
             await context.note("")
             await context.flush()
-        except (AlreadyFinished, TaskNotFound):
+        except AlreadyFinished as error:
+            return error.status != Status.COMPLETED
+        except TaskNotFound:
             return True
         except Refused:
             return False
