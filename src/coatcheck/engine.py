@@ -248,20 +248,17 @@ class Engine:
 
         Safe on every node at once: each change is a compare-and-swap, so no leader is needed.
         """
+        await self.sweep_overdue()
+        await self.sweep_dead()
+
+    async def sweep_overdue(self) -> None:
+        """Free what is held beyond its lease, forget what has expired."""
         while late := await self._store.overdue(self.clock(), limit=_BATCH):
             await asyncio.gather(*(self._settle(task) for task in late))
             if len(late) < _BATCH:
                 break
-        await self._take_from_the_dead()
 
-    # For operators
-
-    async def list_all(self, *, after: Position | None = None, limit: int = 1000) -> Sequence[Task]:
-        """Return tasks of all owners, newest first. For those who run the place, never for a caller."""
-        _check_limit(limit)
-        return await self._store.list(Query(owner=EVERYONE, after=after, limit=limit))
-
-    async def _take_from_the_dead(self) -> None:
+    async def sweep_dead(self) -> None:
         """Free what dead processes of this host hold, without waiting for their leases."""
         after: Position | None = None
         looked_at = dict[str, bool]()
@@ -272,6 +269,13 @@ class Engine:
             taken = [(task, lease.worker) for task in held if (lease := task.lease) and lease.worker in dead]
             await asyncio.gather(*(self._lose(task, "its process has ended", worker) for task, worker in taken))
             after = held[-1].position
+
+    # For operators
+
+    async def list_all(self, *, after: Position | None = None, limit: int = 1000) -> Sequence[Task]:
+        """Return tasks of all owners, newest first. For those who run the place, never for a caller."""
+        _check_limit(limit)
+        return await self._store.list(Query(owner=EVERYONE, after=after, limit=limit))
 
     async def _settle(self, task: Task) -> None:
         if self._is_expired(task):

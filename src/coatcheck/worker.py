@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -19,6 +18,7 @@ from coatcheck.execution import Execution
 from coatcheck.liveness import name_worker
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, duration
+from coatcheck.sweeping import Sweeper
 from coatcheck.task import NOTHING, Task
 from coatcheck.tool import Tool
 
@@ -26,8 +26,6 @@ logger = logging.getLogger("coatcheck")
 
 _LONG_POLL_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
-_SWEEP_SHARE = 20
-"""How much longer a worker does other things than it sweeps."""
 
 
 class TaskWorker(Protocol):
@@ -220,17 +218,14 @@ class Worker:
             self._poll.cancel()
 
     async def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
+        sweeper = Sweeper(self._engine)
         while True:
-            began = loop.time()
             try:
-                await self._engine.sweep()
+                await sweeper.sweep()
                 await self._note_strangers()
             except Exception as error:
                 _complain("Cannot look after lost and expired tasks just now", error)
-            # Workers that started together should not sweep together, nor may thousands of tasks make it all they do.
-            pause = self._engine.policy.lease.total_seconds() / 4
-            await asyncio.sleep(max(pause, _SWEEP_SHARE * (loop.time() - began)) * random.uniform(0.8, 1.2))
+            await sweeper.rest()
 
     async def _note_strangers(self) -> None:
         """Say once, of each tool that is not known here, that its tasks wait."""

@@ -4,16 +4,18 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import Any
 
 import psutil
 import pytest
 
-from coatcheck import Engine, Policy, Status, SyncContext, TaskContext, ToolFailed, Worker, decode, tool
+from coatcheck import Engine, Policy, Status, SyncContext, TaskContext, ToolFailed, Worker, decode, sweeping, tool
+from coatcheck.liveness import name_worker
 from coatcheck.payload import encode
 from coatcheck.store import EVERYONE, Query, Store
+from tests.clock import Clock
 from tests.engine.conftest import PATIENCE, finished, until
 
 pytestmark = pytest.mark.anyio
@@ -230,10 +232,10 @@ async def test_after_its_grace_other_work_fails_honestly(engine: Engine) -> None
 
 @pytest.mark.slow
 async def test_a_long_task_keeps_its_lease(store: Store) -> None:
-    engine = Engine(store, Policy(lease=timedelta(seconds=0.2)))
+    engine = Engine(store, Policy(lease=timedelta(seconds=1)))
 
     async def long(ctx: TaskContext) -> str:
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(3)
         return "done"
 
     async with Worker(engine, [tool(long)]) as worker:
@@ -280,3 +282,34 @@ async def test_strange_errors_end_the_task_and_nothing_else(
 
     async with Worker(engine, [tool(on_loop if is_async else in_thread, name="odd")]) as worker:
         assert (await finished(engine, await worker.submit("odd"))).status is Status.FAILED
+
+
+# Looking after the tasks of others
+
+
+@pytest.fixture
+async def slow_sweeper(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Engine]:
+    """A worker's engine, for which looking for the dead takes so long that it should hardly ever do it."""
+    monkeypatch.setattr(sweeping, "_SHARE", 1e9)
+    engine = Engine(store, Policy(lease=timedelta(seconds=0.4)), clock)
+    async with Worker(engine, [tool(raises)]):
+        yield engine
+
+
+async def test_what_is_overdue_is_found_however_long_it_takes_to_look_for_the_dead(
+    slow_sweeper: Engine, clock: Clock
+) -> None:
+    engine = slow_sweeper
+    (held,) = await engine.claim([await engine.submit("other")], "elsewhere")
+    clock.turn(seconds=1)
+    stalled = await until(engine, held, lambda task: task.lease and task.lease.is_stalled)
+    clock.turn(seconds=1)
+    assert (await finished(engine, stalled)).status is Status.FAILED
+
+
+async def test_the_dead_are_found_within_a_lease_however_long_it_takes_to_look_for_them(slow_sweeper: Engine) -> None:
+    host, pid, started, *rest = name_worker().split(":")
+    dead = ":".join((host, pid, f"{int(started) + 1}", *rest))  # another process has its number by now
+    for _ in range(2):
+        (held,) = await slow_sweeper.claim([await slow_sweeper.submit("other")], dead)
+        assert (await finished(slow_sweeper, held)).status is Status.FAILED

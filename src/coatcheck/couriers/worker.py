@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
@@ -25,13 +24,12 @@ from coatcheck.errors import InvalidArgument
 from coatcheck.liveness import name_worker
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, duration, lifetime
+from coatcheck.sweeping import Sweeper
 from coatcheck.task import NOTHING, Task
 from coatcheck.tool import Tool
 
 logger = logging.getLogger("coatcheck")
 
-_SWEEP_SHARE = 20
-"""How much longer a worker does other things than it sweeps."""
 _MOST_SLOTS = 200
 """Docket takes a connection for each task that it starts; thousands at once are more than a process or Redis has."""
 _PARTING_SECONDS = 3.0
@@ -177,17 +175,14 @@ class DocketWorker:
         await self._stack.aclose()
 
     async def _sweep(self) -> None:
-        loop, trouble = asyncio.get_running_loop(), Trouble("Cannot look after lost and expired tasks")
+        sweeper, trouble = Sweeper(self._engine), Trouble("Cannot look after lost and expired tasks")
         while True:
-            began = loop.time()
             try:
-                await self._engine.sweep()
+                await sweeper.sweep()
                 trouble.end()
             except Exception as error:
                 trouble.begin(error)
-            # Workers that started together should not sweep together, nor may thousands of tasks make it all they do.
-            pause = self._engine.policy.lease.total_seconds() / 4
-            await asyncio.sleep(max(pause, _SWEEP_SHARE * (loop.time() - began)) * random.uniform(0.8, 1.2))
+            await sweeper.rest()
 
     def _renew(self) -> None:
         self._deliveries.tools = {name: tool for tool in self._tools.values() for name in tool.full_names}
