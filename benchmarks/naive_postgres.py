@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import asyncpg
 
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds
 from coatcheck.task import Task
 
 _POOL = 16

@@ -13,7 +13,8 @@ from typing import Any, Self
 from redis.asyncio import Redis
 from redis.exceptions import WatchError
 
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds
 from coatcheck.task import Task
 
 _REPLACE = """

@@ -14,7 +14,8 @@ from coatcheck.engine import Engine
 from coatcheck.ids import Ids
 from coatcheck.lifecycle import Claimed, Completed, advance
 from coatcheck.payload import encode
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds, state_of
 from coatcheck.stores.sqlite.file import connect, prepare
 from coatcheck.stores.sqlite.operations import number_of
 from coatcheck.stores.sqlite.store import SQLiteStore
@@ -32,7 +33,6 @@ ARGUMENTS = {"query": "the quick brown fox jumps over the lazy dog", "limit": 50
 META = {"progressToken": 17, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 _RESULT = encode({"content": [{"type": "text", "text": "Lorem ipsum dolor sit amet. " * 6}], "isError": False})
 _TASKS_OF_AN_OWNER = 20
-_WAITING, _FINISHED = 0, 3
 
 
 async def submit(engine: Engine, owner: str | None = None, claimed_by: str | None = None) -> Task:
@@ -59,7 +59,7 @@ def row(task: Task, codec: Codec) -> tuple[object, ...]:
         task.idempotency_key,
         microseconds(task.created_at),
         task.version,
-        _FINISHED if task.status.is_terminal else _WAITING,
+        state_of(task),
         None,
         microseconds(task.expires_at) if task.expires_at else None,
         codec.key_id,

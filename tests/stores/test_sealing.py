@@ -12,7 +12,6 @@ from coatcheck import KeyRefused, Task, new_key, open_store
 from coatcheck.lifecycle import (
     Claimed,
     Completed,
-    Event,
     Failed,
     InputProvided,
     InputRequested,
@@ -25,6 +24,7 @@ from coatcheck.store import EVERYONE, Query, Store
 from coatcheck.task import Failure, InputRequest, ToolCall
 from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.stores.files import contents, log, sql, url
+from tests.stores.served.helpers import keep
 
 pytestmark = pytest.mark.anyio
 
@@ -52,14 +52,6 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COATCHECK_KEY", raising=False)
-
-
-async def keep(store: Store, task: Task, *events: Event) -> Task:
-    task = await store.insert(task)
-    for event in events:
-        task = advance(task, event, NOW)
-        assert await store.replace(task, event.entries if isinstance(event, Recorded) else ())
-    return task
 
 
 async def keep_secrets(store: Store) -> list[Task]:

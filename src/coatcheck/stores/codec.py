@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -10,8 +9,6 @@ import msgspec
 from coatcheck.errors import KeyRefused, StoreUnusable
 from coatcheck.task import Entry, Task
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _encoder = msgspec.json.Encoder()
 _tasks = msgspec.json.Decoder(Task)
 _entries = msgspec.json.Decoder(Entry)
@@ -62,11 +59,6 @@ class Codec:
         if self._sealer is None:
             raise KeyRefused("This store holds encrypted tasks; set COATCHECK_KEY to the key they were sealed with.")
         return self._sealer.open(body, task_id, owner, field)
-
-
-def microseconds(moment: datetime) -> int:
-    """Return the moment as a number that sorts, for columns and indexes."""
-    return (moment - _EPOCH) // _MICROSECOND
 
 
 def _decoded(decoder: msgspec.json.Decoder[_Read], body: bytes, task_id: str) -> _Read:

@@ -16,7 +16,7 @@ from coatcheck.stores.postgres import batches
 from coatcheck.task import Task
 from coatcheck.testing.builders import NOW, a_task
 from tests.stores.postgres.helpers import LOGGED, Session, schema_of, session, statements
-from tests.stores.served.helpers import CLAIMED, DONE, keep, soon
+from tests.stores.served.helpers import CLAIMED, DONE, FOREVER, keep, soon
 from tests.stores.served.operations import OPERATIONS, Operation, prepare
 
 pytestmark = pytest.mark.anyio
@@ -78,6 +78,29 @@ async def test_one_that_cannot_be_kept_does_not_spoil_the_others(url: str) -> No
         )
         assert written[:20] == [True] * 20
         assert isinstance(written[20], InvalidArgument)
+
+
+async def test_of_writes_that_go_together_those_that_come_too_late_are_told_so(url: str) -> None:
+    async with open_store(url) as store, open_store(url) as other:
+        tasks = await asyncio.gather(*map(store.insert, some(20)))
+        held = [advance(task, CLAIMED, NOW) for task in tasks]
+        assert await asyncio.gather(*map(other.replace, held[::5])) == [True] * 4
+        news = asyncio.ensure_future(other.get("1", newer_than=1, timeout=FOREVER))
+        assert await asyncio.gather(*map(store.replace, held)) == [number % 5 > 0 for number in range(20)]
+        assert await soon(news) == held[1]
+        assert {task.id: task for task in await store.list(Query(owner=EVERYONE, is_held=True))} == {
+            task.id: task for task in held
+        }
+        assert await store.waiting(("slow",), limit=1, timeout=0) == []
+
+
+async def test_of_tasks_that_go_together_under_one_id_one_is_kept(url: str) -> None:
+    tasks = [*some(5), a_task("3", "bob"), *some(8)[5:]]
+    async with open_store(url) as store:
+        outcomes = await asyncio.gather(*map(store.insert, tasks), return_exceptions=True)
+        assert [outcome for outcome in outcomes if isinstance(outcome, Task)] == some(8)
+        assert isinstance(outcomes[5], InvalidArgument)
+        assert len(await store.list(Query(owner=EVERYONE))) == 8
 
 
 async def test_one_store_keeps_near_to_a_large_quota(url: str) -> None:

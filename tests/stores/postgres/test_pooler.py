@@ -136,9 +136,12 @@ async def test_while_nobody_waits_nothing_is_asked(store: Store, pooler: Pooler,
     async with open_store(url) as clock:
         task = await keep(clock, a_task(), CLAIMED, DONE)
         assert await store.get("a", newer_than=task.version, timeout=0.5) == task
-        before = len(pooler.statements)
-        await clock.get("a", newer_than=task.version, timeout=2)
-        assert pooler.statements[before:] == []
+        asked = list[str]()
+        for _ in range(2):  # the last look may have begun just before that ended
+            before = len(pooler.statements)
+            await clock.get("a", newer_than=task.version, timeout=2)
+            asked = pooler.statements[before:]
+        assert asked == []
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ async def test_a_claim_that_is_repeated_while_it_is_still_under_way_is_not_taken
         async with closed_gate(url) as gate:
             claiming = asyncio.ensure_future(store.replace(HELD))
             await gate.until_somebody_waits()
-            tries = the_postgres().process.words().count("replace_1")
+            tries = the_postgres().process.words().count("replace_each_1")
             proxy.cut()
-            await until(lambda: claiming.done() or the_postgres().process.words().count("replace_1") > tries + 2)
+            await until(lambda: claiming.done() or the_postgres().process.words().count("replace_each_1") > tries + 2)
         assert await soon(claiming) is True
         assert await store.get("kept") == HELD

@@ -92,6 +92,19 @@ async def test_a_connection_that_went_dead_without_a_word_is_given_up(
         assert list(await soon(store.journal("a"))) == [an_entry()]
 
 
+async def test_a_connection_that_goes_dead_just_when_it_is_made_is_given_up(
+    proxy: Proxy, url: str, insider: Insider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insider.have_patience(monkeypatch, PATIENCE)
+    monkeypatch.setattr(driver, "_CONNECT_SECONDS", 0.5)
+    async with open_store(through(proxy.port, url)) as store:
+        task = await keep(store, a_task(), CLAIMED)
+        proxy.mute_at(b"set enable_seqscan")
+        proxy.cut()
+        assert await soon(store.get("a")) == task
+        assert proxy.muted_at == 1
+
+
 async def test_who_listens_where_nothing_comes_any_more_listens_anew(
     proxy: Proxy, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,9 +131,8 @@ async def test_of_many_who_ask_a_server_that_hangs_all_are_told_in_time(
         monkeypatch.setattr(connections, "_ANSWER_SECONDS", 0.5)
         monkeypatch.setattr(driver, "_CONNECT_SECONDS", 0.5)
         proxy.hold()
-        asked = [
-            asyncio.ensure_future(store.list(Query(owner=EVERYONE))) for _ in range(1000)
-        ]  # minutes, one after the other
+        # One after the other they would wait for minutes.
+        asked = [asyncio.ensure_future(store.list(Query(owner=EVERYONE))) for _ in range(1000)]
         await soon(asyncio.wait(asked))
         assert {type(each.exception()) for each in asked} == {StoreUnavailable}
         proxy.let_go()

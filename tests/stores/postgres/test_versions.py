@@ -16,7 +16,7 @@ from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.stores.postgres.helpers import ask
 from tests.stores.served.helpers import CLAIMED, ids, keep, refusal
 
-RELEASED = ("64fdc4e0f998cf06",)
+RELEASED = ("2adb7c3b51d69e2c",)
 LATER = """
 alter table @.task add column colour text not null default 'red', add column weight bigint;
 alter table @.entry add column colour text not null default 'red';

@@ -101,7 +101,7 @@ async def test_who_comes_just_when_listening_ends_is_heard(
 
 
 async def test_one_task_wakes_one_of_many(url: str, insider: Insider) -> None:
-    looks = f'"{schema_of(url)}".task\n\t    where state = 0 and work = w.work'
+    looks = f'"{schema_of(url)}".task\n\t    where is_waiting and work = w.work'
     async with stores(f"{url}{LOGGED}", 8) as many, open_store(url) as boss, waiting(*many) as waits:
         await until(lambda: said(looks) >= 2 * 8)
         await insider.until_idle(8)

@@ -33,6 +33,10 @@ async def test_what_has_ended_goes_away_by_itself_a_day_after_its_time(url: str)
         assert await store.replace(advance(kept, DONE, NOW))
         for name in names:
             assert DAY < milliseconds_left(url, name) <= DAY + 3_600_000
+        ended = await store.get("a")
+        assert ended
+        assert await store.replace(replace(kept, version=ended.version + 1))
+        assert [milliseconds_left(url, name) for name in names] == [-1, -1, -1], "it was taken up again"
         endless = replace(a_task("endless"), expires_at=None)
         await keep(store, endless, CLAIMED, DONE)
         assert milliseconds_left(url, "t:endless") == -1

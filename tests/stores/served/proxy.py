@@ -18,7 +18,8 @@ class Proxy:
         self._up_left: int | None = None
         self._down_left: int | None = None
         self._muted: set[asyncio.StreamWriter] = set()
-        self.connections = self.cuts = 0
+        self._mute_at = b""
+        self.connections = self.cuts = self.muted_at = 0
         self.is_shut = False
         """Whether new connections are closed at once."""
         self._is_let_go = asyncio.Event()
@@ -64,6 +65,10 @@ class Proxy:
         """From now on, let nothing through on the connections there are, and do not close them either."""
         self._muted = set(self._writers)
 
+    def mute_at(self, words: bytes) -> None:
+        """Let nothing through any more to the server on the next connection that says these words, them included."""
+        self._mute_at = words
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         if self.is_shut:
@@ -88,6 +93,10 @@ class Proxy:
                 if is_up and not self._is_let_go.is_set():
                     self.held += len(data)
                     await self._is_let_go.wait()
+                if is_up and self._mute_at and self._mute_at in data:
+                    self._mute_at = b""
+                    self._muted.add(sink)
+                    self.muted_at += 1
                 if sink in self._muted:
                     continue
                 allowed = data[: self._allow(len(data), is_up=is_up)]

@@ -21,7 +21,7 @@ _KEY = 8
 _MOST_KEYS = 980  # a payload has less than 8000 bytes
 _MOST_PAYLOADS = 4
 _EVERYTHING = "*"
-_MANY, _REST_SECONDS = 4, 0.005
+_MANY, _REST_SECONDS = 4, 0.01
 """After telling of that many at once there is a rest, for more to gather: to tell costs as much as ten writes do."""
 
 

@@ -23,6 +23,8 @@ SETTINGS: Final = (
     "enable_seqscan = off",
     "enable_hashjoin = off",
     "enable_mergejoin = off",
+    "enable_bitmapscan = off",
+    "plan_cache_mode = force_generic_plan",
     "jit = off",
     # Our functions look again after a lock was taken.
     "default_transaction_isolation = 'read committed'",
@@ -43,6 +45,7 @@ _PASSING_CODES = frozenset(
         "57P05",
     }
 )
+_UNDONE_CODES = frozenset({"25006", "40001", "40P01", "55P03"})
 _POOLED_CODES = frozenset({"26000", "42P05"})
 
 
@@ -50,7 +53,7 @@ class Connection(Protocol):
     """As much of asyncpg's as is used."""
 
     async def fetch(self, query: str, *values: object) -> Sequence[Any]: ...
-    async def execute(self, query: str) -> str: ...
+    async def execute(self, query: str, *, timeout: float | None = None) -> str: ...
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
     async def remove_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
     async def close(self, *, timeout: float | None = None) -> None: ...
@@ -69,7 +72,8 @@ async def connect(target: Target, *settings: str, is_pooled: bool = False) -> Co
     connection: Connection = await asyncpg.connect(target.address, **options)
     if not is_pooled:
         try:
-            await connection.execute(";".join(f"set {setting}" for setting in (*SETTINGS, *settings)))
+            wanted = ";".join(f"set {setting}" for setting in (*SETTINGS, *settings))
+            await connection.execute(wanted, timeout=_CONNECT_SECONDS)
         except BaseException:
             connection.terminate()
             raise
@@ -87,6 +91,11 @@ def is_passing(error: BaseException) -> bool:
         OSError | EOFError | asyncpg.PostgresConnectionError | asyncpg.InternalClientError
         | asyncpg.InvalidCachedStatementError,
     ) or code_of(error) in _PASSING_CODES  # fmt: skip
+
+
+def is_undone(error: BaseException) -> bool:
+    """Say whether the server has refused all of it, so that nothing can have been carried out."""
+    return code_of(error) in _UNDONE_CODES or not is_passing(error)
 
 
 def is_from_pooler(error: BaseException) -> bool:

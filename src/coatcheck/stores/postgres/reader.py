@@ -6,38 +6,62 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from coatcheck.store import EVERYONE, Query
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds
 from coatcheck.stores.postgres.connections import Connections
-from coatcheck.stores.postgres.operations import is_storable, number_of
+from coatcheck.stores.postgres.rows import is_storable, number_of
 from coatcheck.stores.postgres.schema import in_schema
 from coatcheck.stores.readable import Readable
 from coatcheck.task import Entry, Task
 
-_HELD, _ALL_STATES = (1,), (0, 1, 2, 3)
 _END = ((1 << 63) - 1, "")
 """Newer than any task."""
-# Each state is a range of an index, in order: none is read further than needed.
-_LIST = """
-select t.id, t.owner, t.body from unnest($1::smallint[]) s (state) cross join lateral (
-    select id, owner, body, created_at from @.task
-    where {} state = s.state and (created_at, id) < ($2, $3) order by created_at desc, id desc limit $4
-) t order by t.created_at desc, t.id desc limit $4
+_WORKS = """
+with recursive k (work) as (
+    select min(work) from @.task where is_waiting
+    union all select (select min(work) from @.task where is_waiting and work > k.work) from k where k.work is not null
+) select work from k where work is not null
+"""  # hops from one to the next, where `distinct` would read the whole index
+# Each part of these is a range of an index, in order: none is read further than needed.
+_LIST = f"""
+select id, owner, body from (
+    (
+        select id, owner, body, created_at from @.task where not is_waiting and (created_at, id) < ($1, $2)
+        order by created_at desc, id desc limit $3
+    ) union all (
+        select t.* from ({_WORKS}) w cross join lateral (
+            select id, owner, body, created_at from @.task
+            where is_waiting and work = w.work and (created_at, id) < ($1, $2)
+            order by created_at desc, id desc limit $3
+        ) t
+    )
+) t order by created_at desc, id desc limit $3
 """
+_LIST_OWNER = """
+select t.id, t.owner, t.body from unnest('{true,false}'::boolean[]) w (is_waiting) cross join lateral (
+    select id, owner, body, created_at from @.task
+    where scope = $4 and owner is not distinct from $5 and is_waiting = w.is_waiting and (created_at, id) < ($1, $2)
+    order by created_at desc, id desc limit $3
+) t order by t.created_at desc, t.id desc limit $3
+"""
+_HELD = """
+select t.id, t.owner, t.body from @.begun b join @.task t on t.id = b.id
+where b.lease_until is not null and (b.created_at, b.id) < ($1, $2) {}
+order by b.created_at desc, b.id desc limit $3
+"""
+_OF_OWNER = "and b.scope = $4 and t.owner is not distinct from $5"
 _WAITING = """
 select t.id, t.owner, t.body from unnest($1::bigint[]) w (work) cross join lateral (
     select id, owner, body, created_at from @.task
-    where state = 0 and work = w.work order by created_at, id limit $2
+    where is_waiting and work = w.work order by created_at, id limit $2
 ) t order by t.created_at, t.id limit $2
 """
-_WAITING_WORKS = """
-with recursive k (work) as (
-    select min(work) from @.task where state = 0
-    union all select (select min(work) from @.task where state = 0 and work > k.work) from k where k.work is not null
-) select work from k where work is not null
-"""  # hops from one to the next, where `distinct` would read the whole index
 _OVERDUE = """
 (select id, owner, body from @.task where expires_at <= $1 order by expires_at limit $2)
-union all (select id, owner, body from @.task where lease_until <= $1 order by lease_until limit $2)
+union all (
+    select t.id, t.owner, t.body from @.begun b join @.task t on t.id = b.id
+    where b.lease_until <= $1 order by b.lease_until limit $2
+)
 """
 _JOURNAL = """
 select e.number, t.owner, e.body from @.task t join @.entry e on e.task_id = t.id
@@ -49,21 +73,23 @@ class Reader:
     def __init__(self, connections: Connections, schema: str, codec: Codec) -> None:
         self._connections, self._codec = connections, codec
         self._readable = Readable(codec)
-        self._list = in_schema(_LIST.format(""), schema)
-        self._list_owner = in_schema(_LIST.format("scope = $5 and owner is not distinct from $6 and"), schema)
-        self._waiting, self._waiting_works = in_schema(_WAITING, schema), in_schema(_WAITING_WORKS, schema)
+        self._lists = {
+            (False, False): in_schema(_LIST, schema),
+            (False, True): in_schema(_LIST_OWNER, schema),
+            (True, False): in_schema(_HELD.format(""), schema),
+            (True, True): in_schema(_HELD.format(_OF_OWNER), schema),
+        }
+        """By whether they are of what is held, and of one owner."""
+        self._waiting, self._works = in_schema(_WAITING, schema), in_schema(_WORKS, schema)
         self._overdue, self._journal = in_schema(_OVERDUE, schema), in_schema(_JOURNAL, schema)
 
     async def list(self, query: Query) -> Sequence[Task]:
         after = (microseconds(query.after[0]), query.after[1]) if query.after else _END
-        states = _HELD if query.is_held else _ALL_STATES
-        if query.owner is EVERYONE:
-            sql, owner = self._list, ()
-        else:
-            sql, owner = self._list_owner, (number_of(query.owner), query.owner)
-        if not is_storable(after[1], None if query.owner is EVERYONE else query.owner):
+        owned = () if query.owner is EVERYONE else (number_of(query.owner), query.owner)
+        if not is_storable(after[1], *owned[1:]):
             return []
-        return await self._readable.first(query.limit, lambda limit: self._tasks(sql, states, *after, limit, *owner))
+        sql = self._lists[query.is_held, bool(owned)]
+        return await self._readable.first(query.limit, lambda limit: self._tasks(sql, *after, limit, *owned))
 
     async def journal(self, task_id: str, after: int, limit: int) -> Sequence[Entry]:
         rows = await self._connections.ask(self._journal, task_id, after, limit)
@@ -72,7 +98,7 @@ class Reader:
     async def waiting(self, tools: Collection[str], limit: int, *, is_for_others: bool) -> Sequence[Task]:
         works = {number_of(tool) for tool in tools}
         if is_for_others:
-            works = {row[0] for row in await self._connections.ask(self._waiting_works)} - works
+            works = {row[0] for row in await self._connections.ask(self._works)} - works
         if not works:
             return []
         return await self._readable.first(limit, lambda limit: self._tasks(self._waiting, list(works), limit))

@@ -12,30 +12,17 @@ from typing import Self
 from coatcheck.errors import InvalidArgument
 from coatcheck.store import Query
 from coatcheck.stores.codec import Codec
-from coatcheck.stores.postgres.batches import Batches
+from coatcheck.stores.postgres.batches import Batches, QuickBatches
 from coatcheck.stores.postgres.connections import Connections
-from coatcheck.stores.postgres.operations import (
-    LARGEST,
-    UNCHANGED,
-    Delete,
-    Deletes,
-    Get,
-    Gets,
-    Insert,
-    Inserts,
-    Replace,
-    Replaces,
-    is_storable,
-    number_of,
-)
+from coatcheck.stores.postgres.gets import UNCHANGED, Get, Gets
+from coatcheck.stores.postgres.inserts import InsertAll, InsertEach, an_insert
 from coatcheck.stores.postgres.reader import Reader
+from coatcheck.stores.postgres.rows import LARGEST, is_storable, number_of
 from coatcheck.stores.postgres.schema import prepare
 from coatcheck.stores.postgres.target import read_url
 from coatcheck.stores.postgres.watch import Watch
+from coatcheck.stores.postgres.writes import DeleteEach, ReplaceAll, ReplaceEach, a_delete, a_replace
 from coatcheck.task import Entry, Task
-
-_FEW_READS, _FEW_WRITES = 16, 32
-"""Those that write wait for the disk one after the other, so two statements must each be worth it."""
 
 
 class PostgresStore:
@@ -56,10 +43,11 @@ class PostgresStore:
             self._watch = watch = Watch(connections, target.schema, f"cc.{target.schema}")
             opening.push_async_callback(watch.bell.close)
             self._reader = Reader(connections, target.schema, codec)
-            self._gets = Batches(connections, Gets(target.schema, codec), few=_FEW_READS)
-            self._inserts = Batches(connections, Inserts(target.schema, codec, watch.tell), few=_FEW_WRITES)
-            self._replaces = Batches(connections, Replaces(target.schema, codec, watch.tell), few=_FEW_WRITES)
-            self._deletes = Batches(connections, Deletes(target.schema, watch.tell), few=_FEW_WRITES)
+            what = target.schema, codec, watch.tell
+            self._gets = Batches(connections, Gets(target.schema, codec))
+            self._inserts = QuickBatches(connections, InsertAll(*what), Batches(connections, InsertEach(*what)))
+            self._replaces = QuickBatches(connections, ReplaceAll(*what), Batches(connections, ReplaceEach(*what)))
+            self._deletes = Batches(connections, DeleteEach(target.schema, watch.tell))
             for batches in (self._gets, self._inserts, self._replaces, self._deletes):
                 opening.push_async_callback(batches.close)
             await watch.ear.open()
@@ -77,7 +65,7 @@ class PostgresStore:
     async def insert(self, task: Task, *, quota: int | None = None) -> Task:
         if not is_storable(task.id, task.owner, task.call.full_name, task.idempotency_key):
             raise InvalidArgument("PostgreSQL can keep no text with NUL characters or lone surrogates; leave them out.")
-        return await self._inserts.submit(Insert(task, quota, self._codec))
+        return await self._inserts.submit(an_insert(task, quota, self._codec))
 
     async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
         if not is_storable(task_id):
@@ -94,10 +82,10 @@ class PostgresStore:
         return await self._gets.submit(Get(task_id))
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
-        return is_storable(task.id) and await self._replaces.submit(Replace(task, entries, self._codec))
+        return is_storable(task.id) and await self._replaces.submit(a_replace(task, entries, self._codec))
 
     async def delete(self, task: Task) -> bool:
-        return is_storable(task.id) and await self._deletes.submit(Delete(task))
+        return is_storable(task.id) and await self._deletes.submit(a_delete(task))
 
     async def list(self, query: Query) -> Sequence[Task]:
         return await self._reader.list(query)

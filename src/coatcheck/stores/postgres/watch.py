@@ -11,8 +11,9 @@ from coatcheck.errors import StoreError
 from coatcheck.stores.postgres.bell import Bell
 from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.ear import POLL_SECONDS, Ear
-from coatcheck.stores.postgres.operations import Write, key_of
+from coatcheck.stores.postgres.rows import key_of
 from coatcheck.stores.postgres.schema import in_schema
+from coatcheck.stores.postgres.writes import Write
 from coatcheck.stores.waiters import Alarm, Waiters, ring
 
 logger = logging.getLogger("coatcheck")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import count
 
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds, state_of
 from coatcheck.stores.redis.connection import Word
 from coatcheck.task import Entry, Task
 
-_WAITING, _HELD, _PARKED, _FINISHED = range(4)
 _UNSWEPT = timedelta(days=1)
 """How much longer than its lifetime an ended task is kept where nobody sweeps."""
 _MILLISECOND = timedelta(milliseconds=1)
@@ -28,7 +28,7 @@ class Rows:
             raw(task.id),
             f"{self._store}.{next(self._numbers):x};",
             task.version,
-            _state(task),
+            state_of(task),
             microseconds(task.created_at),
             _due(task),
             scope_of(task.owner),
@@ -69,14 +69,6 @@ def key_of(task: Task) -> bytes:
         return b""
     scope = scope_of(task.owner)
     return b"%d%b:%b" % (len(scope), scope, raw(task.idempotency_key))
-
-
-def _state(task: Task) -> int:
-    if task.status.is_terminal:
-        return _FINISHED
-    if task.lease:
-        return _HELD
-    return _WAITING if task.is_waiting else _PARKED
 
 
 def _due(task: Task) -> Word:

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from coatcheck.errors import InvalidArgument, QuotaExceeded
 from coatcheck.store import EVERYONE, Query
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds
 from coatcheck.stores.readable import Readable
 from coatcheck.stores.redis import opening, scripts
 from coatcheck.stores.redis.address import parse

@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Sequence
 
 from coatcheck.errors import InvalidArgument, QuotaExceeded
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds, state_of
 from coatcheck.stores.sqlite.writer import Keys, Operation
 from coatcheck.task import Entry, Task
 
@@ -16,7 +17,6 @@ WORK = 0
 """The key of all tasks that need a worker; every task has one of its own besides."""
 
 _COUNTED_EACH_TIME = 256
-_WAITING, _HELD, _PARKED, _FINISHED = range(4)
 _INSERT = (
     "insert into task (version, state, lease_until, expires_at, sealed_by, body, number, id, owner, tool,"
     " idempotency_key, created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -117,20 +117,12 @@ class Operations:
     def _columns(self, task: Task) -> tuple[object, ...]:
         return (
             task.version,
-            _state(task),
+            state_of(task),
             microseconds(task.lease.until) if task.lease else None,
             microseconds(task.expires_at) if task.expires_at else None,
             self._codec.key_id,
             self._codec.dump(task),
         )
-
-
-def _state(task: Task) -> int:
-    if task.status.is_terminal:
-        return _FINISHED
-    if task.lease:
-        return _HELD
-    return _WAITING if task.is_waiting else _PARKED
 
 
 def _keys(task: Task) -> Keys:

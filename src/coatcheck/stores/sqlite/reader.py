@@ -14,7 +14,8 @@ from typing import Any
 
 from coatcheck.errors import KeyRefused, StoreError
 from coatcheck.store import EVERYONE, Query
-from coatcheck.stores.codec import Codec, microseconds
+from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import microseconds
 from coatcheck.stores.sqlite.file import connect, explain
 from coatcheck.stores.sqlite.operations import number_of
 from coatcheck.task import Entry, Position, Task

@@ -10,7 +10,12 @@ redis.call('HSET', KEYS[1], 'm', mark .. string.sub(tokens, 1, 60), 'b', body)
 for first = 16, #ARGV, 1000 do -- Lua unpacks some thousands at once, not more
   redis.call('RPUSH', p .. 'j:' .. id, unpack(ARGV, first, math.min(first + 999, #ARGV)))
 end
-if old_state ~= state and state == FINISHED then redis.call('SREM', p .. 'u:' .. scope, id) end
+if state == FINISHED then
+  if old_state ~= FINISHED then redis.call('SREM', p .. 'u:' .. scope, id) end
+elseif old_state == FINISHED then -- it is taken up again
+  redis.call('SADD', p .. 'u:' .. scope, id)
+  for _, kept in ipairs({KEYS[1], p .. 'j:' .. id, p .. 'k:' .. key}) do redis.call('PERSIST', kept) end
+end
 local listeners = kept[2]
 if listeners then redis.call('HDEL', KEYS[1], 'l') end
 local key_ids = kept[3] or ''
