@@ -64,6 +64,8 @@ class Campaign:
         self._made: set[str] = set()
         self._unheard = 0
         """Calls whose task goes on, though its id was not said: their sender left, or got a sealed state instead."""
+        self._unanswered: list[Message] = []
+        """Changes asked for on streams that were left before the answer: each may still be made, once."""
         self._stopped: set[str] = set()
         """To be forgotten once their bodies have ended."""
         self.report = Report()
@@ -88,7 +90,10 @@ class Campaign:
                 self.report.fault(complaint, (message, answer))
             self._judge_sight(message, answer)
             self._learn(answer)
-            self._unheard += answer.is_stream and b"tools/call" in message.body and not answered(answer)
+            if answer.is_stream and not answered(answer):
+                self._unheard += b"tools/call" in message.body
+                if message.method in _CHANGING:
+                    self._unanswered.append(message)
             self._unheard += b'"resultType":"input_required"' in answer.body
         for task_id, task in (await self._fixed.changed()).items():
             self.report.fault(f"{task_id} may not change, and became {task}", _last_of(exchanges, task_id))
@@ -103,13 +108,12 @@ class Campaign:
                 self.report.fault("it was let at a task of another", (message, answer))
 
     async def _judge_change(self, task_id: str, task: Task | None, exchanges: Sequence[Exchange]) -> None:
-        """A task that may change does so only by a message that names it, asks for it, and was told so."""
-        causes = [
-            message
-            for message, answer in exchanges
-            if message.names(task_id) and is_result(answer) and message.method in _CHANGING
-        ]
-        if task is None or not causes:
+        """A task that may change does so only by a message that names it, asks for it, and was told so or has left."""
+        told = [message for message, answer in exchanges if is_result(answer) and message.method in _CHANGING]
+        cause = next((message for message in [*told, *self._unanswered] if message.names(task_id)), None)
+        if cause in self._unanswered:
+            self._unanswered.remove(cause)
+        if task is None or cause is None:
             self.report.fault(f"{task_id} changed without a cause, to {task}", _last_of(exchanges, task_id))
         if task is not None:
             self._mine.keep(task)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from random import Random
 from typing import Any, cast
 
@@ -19,6 +21,15 @@ LEGACY = "2025-11-25"
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}, "extensions": {EXTENSION: {}}}
 ANSWER: dict[str, Any] = {"action": "accept", "content": {"number": 7}}
 Headers = tuple[tuple[bytes, bytes], ...]
+
+
+@cache
+def mentions(task_id: str, encoding: str = "utf-8") -> re.Pattern[bytes]:
+    """Return what finds an id in JSON. Where it follows `\\u200`, its first letter is the end of that escape."""
+    backslash, mark, any_letter = "\\".encode(encoding), "\\u".encode(encoding), b"." * len("x".encode(encoding))
+    escapes = (re.escape(backslash), *(re.escape(mark) + any_letter * count for count in range(4)))
+    before = b"".join(b"(?<!" + escape + b")" for escape in escapes)
+    return re.compile(before + re.escape(task_id.encode(encoding)), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,8 @@ class Message:
         return dict(self.headers).get(b"mcp-method", b"")
 
     def names(self, task_id: str) -> bool:
-        return task_id.encode() in self.body.replace(b"\0", b"")  # it may be in UTF-16, which is JSON as well
+        body = self.body.replace(b"\0", b"")  # it may be in UTF-16, which is JSON as well
+        return mentions(task_id).search(body) is not None
 
     def __str__(self) -> str:
         body = self.body if len(self.body) < 3000 else self.body[:1500] + b" ... " + self.body[-1000:]

@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 
-from tests.fuzz.messages import Message
+from tests.fuzz.messages import Message, mentions
 
 ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 """In which the SDK reads a body."""
@@ -25,6 +25,6 @@ def a_twin(message: Message, known: str, unknown: str) -> Message:
 
     body = message.body
     for encoding in ENCODINGS:
-        body = body.replace(known.encode(encoding), unknown.encode(encoding))
+        body = mentions(known, encoding).sub(unknown.encode(encoding), body)
     headers = tuple((name, renamed(value)) for name, value in message.headers)
     return replace(message, headers=headers, chunks=(body,))
