@@ -17,7 +17,7 @@ test: $(READY) ## everything: checks, all tests, crash tests with real processes
 	@$(MAKE) --no-print-directory static
 	@$(BIN)/pytest -q -n 4 --dist worksteal
 
-check: $(READY) ## format, lint, types, layers and the fast tests, in about a minute
+check: $(READY) ## format, lint, types, layers and the fast tests, in a few minutes
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target static fast
 
 .PHONY: static fast

@@ -52,6 +52,8 @@ class ServerProcess:
     def start(self) -> None:
         """Start it, also again, and wait until somebody listens at its port."""
         is_again = self._process is not None
+        if self._process:
+            self._process.wait(PATIENCE)  # one that is just dying may still listen
         for _ in range(PATIENCE * _TRIES_PER_SECOND):
             if self._process is None or (is_again and self._process.poll() is not None):
                 # What the one before held may be free only a moment later.

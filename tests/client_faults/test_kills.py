@@ -199,6 +199,7 @@ async def test_one_of_two_programs_that_come_back_at_once_has_the_result(deadly:
     errand = deadly.call(*QUESTIONS)
     program = deadly.apart(errand)
     await deadly.gate.reached(WORKING)
+    await deadly.gate.reached(STARTED)
     program.end()
     programs = [deadly.apart(errand.again()) for _ in range(2)]
     await deadly.gate.reached(STARTED, 3)
@@ -226,6 +227,7 @@ async def test_what_belonged_to_a_session_is_lost_with_it_and_that_is_said(calm:
     errand = calm.call()
     program = calm.apart(errand)
     await calm.gate.reached(WORKING)
+    await calm.gate.reached(STARTED)  # the tool may be at work before the program has heard its ticket
     program.end()
     calm.gate.open(WORKING)
     async with asyncio.timeout(PATIENCE), Client(calm.proxy.url, mode=OLDER, ledger=errand.ledger) as client:

@@ -33,8 +33,9 @@ async def docket_alone(name: str, address: str | None = None, **settings: Any) -
         try:
             yield docket
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            while not running.done():  # it may be so busy with what fails that it misses being told to stop
+                running.cancel()
+                await asyncio.wait((running,), timeout=1)
 
 
 class Stubborn:

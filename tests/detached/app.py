@@ -78,8 +78,8 @@ async def leave(ctx: TaskContext) -> None:
 
 
 def hold_in_thread(ctx: SyncContext, log: str) -> None:
-    ctx.note(f"holding {os.getpid()}")
     try:
+        ctx.note(f"holding {os.getpid()}")
         while True:
             ctx.check()
             time.sleep(0.01)
@@ -103,9 +103,14 @@ async def ignore_on_loop(ctx: TaskContext) -> None:
             await asyncio.sleep(600)
 
 
-async def block(ctx: TaskContext) -> None:
-    """Keep the event loop from doing anything at all, beside a process that this one has started."""
+async def block(ctx: TaskContext, fifo: str | None = None) -> None:
+    """Keep the event loop from doing anything at all, beside a process that this one has started.
+
+    What is said in the store is read before the loop stands still; whoever reads from `fifo` knows that it does.
+    """
     await ctx.note(f"holding {os.getpid()} {_start_sleeper()}")
+    if fifo:
+        Path(fifo).write_text("blocked")  # noqa: ASYNC240, nor may it wait for this
     time.sleep(600)  # noqa: ASYNC251, that is the point
 
 

@@ -125,11 +125,14 @@ async def test_a_process_that_an_operator_ends_fails_a_task_that_may_not_be_run_
 
 
 async def test_a_process_that_an_operator_ends_ends_even_if_its_loop_is_blocked(
-    impatient: Hurried, holding: Says
+    impatient: Hurried, holding: Says, tmp_path: Path
 ) -> None:
     engine, worker = impatient
-    task = await worker.submit("block")
+    fifo = tmp_path / "blocked"
+    os.mkfifo(fifo)
+    task = await worker.submit("block", {"fifo": str(fifo)})
     pids = await holding(task)
+    assert await asyncio.to_thread(fifo.read_text) == "blocked"
     os.kill(pids[0], signal.SIGTERM)
     for pid in pids:
         await gone(pid)

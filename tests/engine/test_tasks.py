@@ -227,17 +227,17 @@ async def test_waiting_returns_at_the_first_change_or_gives_the_task_back(engine
 
 
 @pytest.mark.slow
-async def test_a_heartbeat_wakes_no_caller(store: Store) -> None:
-    engine = Engine(store, Policy(lease=timedelta(seconds=0.1)))
+async def test_a_heartbeat_wakes_no_caller(store: Store, clock: Clock) -> None:
+    engine = Engine(store, Policy(lease=timedelta(seconds=0.1)), clock)
 
     async def endless(ctx: TaskContext) -> None:
         await asyncio.Event().wait()
 
     async with Worker(engine, [tool(endless)], grace=0.01) as worker:
-        task = await worker.submit("endless")
-        renewed = task
+        task = renewed = await worker.submit("endless")
         async with asyncio.timeout(PATIENCE):
             while renewed.version < task.version + 3:
+                clock.turn(seconds=0.04)  # after each one only: none is ever late, which would be news for callers
                 renewed = await store.get(task.id, newer_than=renewed.version, timeout=PATIENCE) or renewed
         assert renewed.updated_at == task.updated_at
         same = await engine.wait(task, timeout=0.2)

@@ -64,8 +64,13 @@ class Screen:
     def run(self, *command: str) -> None:
         """Run a command of `coatcheck` on an empty screen; its exit code is shown after it."""
         words = shlex.join(("coatcheck", *command))
-        self.type(f"clear; {words}; echo exit=$?" if self._is_bash else words)
-        self.waits_until(lambda: not self.is_idle and words[:20] not in self.text())
+        line = f"clear; {words}; echo exit=$?" if self._is_bash else words
+        typed = f"$ {line[:20]}"
+        self.waits_until(lambda: self.is_idle)
+        self._tmux("send-keys", "-l", line)
+        self.waits_until(lambda: typed in self.text())
+        self.press("Enter")
+        self.waits_until(lambda: typed not in self.text())  # it has begun; by now it may have ended as well
 
     def type(self, line: str) -> None:
         if line:
