@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from coatcheck import open_store
 from coatcheck.errors import InvalidArgument, StoreUnavailable
-from coatcheck.lifecycle import advance
+from coatcheck.lifecycle import Cancelled, advance
 from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.postgres import batches
 from coatcheck.task import Task
@@ -92,6 +92,18 @@ async def test_of_writes_that_go_together_those_that_come_too_late_are_told_so(u
             task.id: task for task in held
         }
         assert await store.waiting(("slow",), limit=1, timeout=0) == []
+
+
+async def test_of_two_writes_of_one_version_that_go_together_one_is_done(url: str) -> None:
+    async with open_store(f"{url}{LOGGED}") as store:
+        tasks = await asyncio.gather(*map(store.insert, some(20)))
+        claimed, cancelled = advance(tasks[3], CLAIMED, NOW), advance(tasks[3], Cancelled(), NOW)
+        others = [advance(task, CLAIMED, NOW) for task in tasks[4:]]
+        with statements() as asked:
+            outcomes = await asyncio.gather(*map(store.replace, [claimed, cancelled, *others]))
+        assert sorted(outcomes[:2]) == [False, True]
+        assert outcomes[2:] == [True] * 16
+        assert any("replace_all_1" in statement for statement in asked), "nobody has to go the long way at once"
 
 
 async def test_of_tasks_that_go_together_under_one_id_one_is_kept(url: str) -> None:

@@ -43,6 +43,12 @@ async def test_a_url_that_says_what_means_nothing_is_refused_without_its_passwor
     assert "; use " in said or "; write them as " in said or "; mend the URL" in said
 
 
+@pytest.mark.parametrize("password", ["my/secret", "my#secret", "my?secret=x", "9/secret"])
+async def test_what_is_left_of_a_password_that_was_not_escaped_is_not_shown(password: str) -> None:
+    said = await refusal(f"postgresql://ann:{password}@127.0.0.1/postgres", BadStoreURL)
+    assert "write / ? # @ in a password as %2F %3F %23 %40" in said
+
+
 @pytest.mark.parametrize("port", ["port", "99999"])
 async def test_a_port_that_is_none_is_refused(port: str) -> None:
     said = await refusal(f"postgresql://ann:secret@127.0.0.1:{port}/postgres", BadStoreURL)
@@ -88,7 +94,7 @@ async def test_what_a_newer_version_made_is_refused_and_left_alone(url: str) -> 
         pass
     await run(url, "insert into @.coatcheck_schema values (99)")
     said = await refusal(url, StoreUnusable, new_key())
-    assert "newer coatcheck (schema 99, this one knows 1); upgrade coatcheck, or name another schema" in said
+    assert "newer coatcheck (schema 99, this one knows 2); upgrade coatcheck, or name another schema" in said
     assert await ask(url, "select count(*) from @.sealing") == 0
 
 

@@ -13,10 +13,10 @@ from coatcheck.store import EVERYONE, Query, Store
 from coatcheck.stores.postgres import schema
 from coatcheck.stores.postgres.tables import MIGRATIONS
 from coatcheck.testing.builders import NOW, a_task, an_entry
-from tests.stores.postgres.helpers import ask
+from tests.stores.postgres.helpers import ask, run, schema_of
 from tests.stores.served.helpers import CLAIMED, ids, keep, refusal
 
-RELEASED = ("2adb7c3b51d69e2c",)
+RELEASED = ("e3b0c44298fc1c14", "2adb7c3b51d69e2c")
 LATER = """
 alter table @.task add column colour text not null default 'red', add column weight bigint;
 alter table @.entry add column colour text not null default 'red';
@@ -73,7 +73,15 @@ async def test_a_program_that_is_started_after_a_later_version_is_refused(
         later.setattr(schema, "MIGRATIONS", (*MIGRATIONS, (LATER,)))
         async with open_store(url) as newer:
             await newer.insert(a_task())
-    assert "newer coatcheck (schema 2, this one knows 1)" in await refusal(url, StoreUnusable)
+    assert "newer coatcheck (schema 3, this one knows 2)" in await refusal(url, StoreUnusable)
+
+
+@pytest.mark.anyio
+async def test_what_was_made_before_the_first_release_is_refused_and_left_alone(url: str) -> None:
+    await run(url, f"create schema {schema_of(url)}; create table @.coatcheck_schema (number integer primary key)")
+    await run(url, "insert into @.coatcheck_schema values (1)")
+    assert "from before the first release" in await refusal(url, StoreUnusable)
+    assert await ask(url, "select max(number) from @.coatcheck_schema") == 1
 
 
 @pytest.mark.anyio
@@ -83,6 +91,6 @@ async def test_a_step_that_fails_leaves_everything_as_it_was(url: str, monkeypat
         with monkeypatch.context() as later:
             later.setattr(schema, "MIGRATIONS", (*MIGRATIONS, (LATER, "create table @.task ()")))
             await refusal(url, StoreUnavailable)
-        assert await ask(url, "select max(number) from @.coatcheck_schema") == 1
+        assert await ask(url, "select max(number) from @.coatcheck_schema") == len(MIGRATIONS)
         assert await store.get("a") == a_task(tool="other")
         await use(store, "after")

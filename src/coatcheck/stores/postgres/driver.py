@@ -19,7 +19,7 @@ PATIENCE: Final = 10.0
 """Seconds an operation may take, with all the repeats a restart or failover needs."""
 _CONNECT_SECONDS = 4.0
 SETTINGS: Final = (
-    # Plans are made once and kept, perhaps while the table was empty: the index is never wrong.
+    # Plans are made once and kept, until the table is analyzed again: an index is hardly ever wrong.
     "enable_seqscan = off",
     "enable_hashjoin = off",
     "enable_mergejoin = off",

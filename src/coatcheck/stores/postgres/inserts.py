@@ -73,7 +73,7 @@ class InsertEach:
         self._told(written)
         for insert in written:
             if insert.spare:
-                self._left[insert.task.owner] = insert.spare
+                self._allow(insert.task.owner, insert.spare)
             insert.settle(insert.task)
         return [batch[number] for number, row in obstacles.items() if not self._is_settled(batch[number], row)]
 
@@ -94,6 +94,11 @@ class InsertEach:
         before[owner] += 1
         return quota - insert.spare - before[owner] + 1
 
+    def _allow(self, owner: str | None, more: int) -> None:
+        if len(self._left) >= _MOST_OWNERS:
+            self._left.clear()
+        self._left[owner] = more
+
     def _is_settled(self, insert: Insert, obstacle: Any) -> bool:
         """Deal with what stood in the way; say whether that was the end of it."""
         task, quota = insert.task, insert.quota
@@ -103,9 +108,7 @@ class InsertEach:
             insert.fail(QuotaExceeded(quota, task.owner))
         else:
             if insert.spare and quota is not None:
-                if len(self._left) > _MOST_OWNERS:
-                    self._left.clear()
-                self._left[task.owner] = max((quota - obstacle["unfinished"]) // 2, 1)
+                self._allow(task.owner, max((quota - obstacle["unfinished"]) // 2, 1))
             return False
         return True
 

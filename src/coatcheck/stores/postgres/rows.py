@@ -6,8 +6,6 @@ import hashlib
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import count
-from secrets import randbits
 
 import msgspec
 
@@ -39,8 +37,8 @@ def new_row(task: Task, state: int, body: bytes, once: bytes | None) -> Row:
     )
 
 
-def next_row(task: Task, state: int, body: bytes) -> Row:
-    """Return the next version of a task, as the type `next_1` has it."""
+def next_row(task: Task, state: int, mark: int, body: bytes) -> Row:
+    """Return the next version of a task, as the type `next_1` has it. By the mark it is known if it is sent twice."""
     is_begun = state in BEGUN
     return (
         task.id,
@@ -51,7 +49,7 @@ def next_row(task: Task, state: int, body: bytes) -> Row:
         state == WAITING,
         is_begun,
         microseconds(task.lease.until) if task.lease else None,
-        next(_marks) & LARGEST,
+        mark & LARGEST,
         body,
     )
 
@@ -89,7 +87,3 @@ def is_storable(*texts: str | None) -> bool:
 
 def as_json(rows: Sequence[object]) -> str:
     return _encoder.encode(rows).decode()
-
-
-_marks = count(randbits(62))
-"""What a write is recognised by should it have to be sent twice."""

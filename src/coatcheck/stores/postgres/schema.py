@@ -21,6 +21,7 @@ from coatcheck.stores.postgres.tables import MIGRATIONS
 from coatcheck.stores.postgres.target import Target
 
 _OLDEST_SERVER = 130000
+_NEVER_RELEASED = 1
 _LOOK = """
 select current_setting('server_version_num')::int as server, current_setting('server_encoding') as encoding,
     current_user::text as role, to_regnamespace(quote_ident($1)) is not null as is_there,
@@ -90,6 +91,11 @@ async def _schema_of(connection: Connection, target: Target) -> int:
         raise StoreUnusable(
             f"{target.name} was written by a newer coatcheck (schema {number}, this one knows {len(MIGRATIONS)}); "
             "upgrade coatcheck, or name another schema with ?schema=."
+        )
+    if number == _NEVER_RELEASED:
+        raise StoreUnusable(
+            f"{target.name} was made by a coatcheck from before the first release, and cannot be read by this one; "
+            "name another schema with ?schema=, or drop this one."
         )
     return number
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from itertools import count
+from secrets import randbits
 from types import TracebackType
 from typing import Self
 
@@ -31,11 +33,13 @@ class PostgresStore:
     def __init__(self, url: str, codec: Codec) -> None:
         self._target, self._codec = read_url(url), codec
         self._open = AsyncExitStack()
+        self._marks = count()
         self._is_calm = False
         """There was no work when it was last looked for."""
 
     async def __aenter__(self) -> Self:
         target, codec = self._target, self._codec
+        self._marks = count(randbits(62))  # drawn here: processes that were forked would go on with the same ones
         await prepare(target, codec)
         async with AsyncExitStack() as opening:
             connections = Connections(target)
@@ -82,7 +86,9 @@ class PostgresStore:
         return await self._gets.submit(Get(task_id))
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
-        return is_storable(task.id) and await self._replaces.submit(a_replace(task, entries, self._codec))
+        if not is_storable(task.id):
+            return False
+        return await self._replaces.submit(a_replace(task, entries, next(self._marks), self._codec))
 
     async def delete(self, task: Task) -> bool:
         return is_storable(task.id) and await self._deletes.submit(a_delete(task))

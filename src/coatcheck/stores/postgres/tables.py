@@ -15,6 +15,7 @@ def _scripts(*names: str) -> tuple[str, ...]:
 
 
 MIGRATIONS = (
+    (),  # had tables of another layout, in no release: see `schema.py`
     _scripts(
         "tables",
         "unfinished",

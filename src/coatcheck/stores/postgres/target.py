@@ -35,6 +35,9 @@ def read_url(url: str) -> Target:
         BadStoreURL: It cannot be read, or names no schema that could be.
     """
     parts = urlsplit(url)
+    # What was meant as a password must not be taken for a host, which is shown.
+    if "@" in parts.path or "@" in parts.fragment or ("@" in parts.query and not parts.path and ":" in parts.netloc):
+        raise BadStoreURL("The PostgreSQL URL cannot be read; write / ? # @ in a password as %2F %3F %23 %40.")
     try:
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
 from coatcheck.stores.codec import Codec
@@ -45,14 +46,14 @@ class Replace(Write):
     entries: Sequence[tuple[int, bytes]]
 
 
-def a_replace(task: Task, entries: Sequence[Entry], codec: Codec) -> Replace:
+def a_replace(task: Task, entries: Sequence[Entry], mark: int, codec: Codec) -> Replace:
     state, body, size = state_of(task), codec.dump(task), 0
     lines: Sequence[tuple[int, bytes]] = ()
     if entries:
         first = task.entries - len(entries) + 1
         lines = [(number, codec.dump_entry(entry, task, number)) for number, entry in enumerate(entries, first)]
         size = sum(len(line) for _, line in lines)
-    row = next_row(task, state, body)
+    row = next_row(task, state, mark, body)
     return Replace(task, state, row, lines, size=size + len(body), is_plain=not entries)
 
 
@@ -63,7 +64,8 @@ class ReplaceAll:
 
     def values(self, batch: Sequence[Replace]) -> Sequence[object]:
         # Whoever else writes some of these does so in the same order: nobody waits for one who waits for them.
-        return sorted(replace.row for replace in batch), count_begun(batch), self._codec.key_id
+        rows = sorted((replace.row for replace in batch), key=itemgetter(0))
+        return rows, count_begun(batch), self._codec.key_id
 
     def settle(self, batch: Sequence[Replace], rows: Sequence[Any]) -> bool:
         if not rows[0][0]:
