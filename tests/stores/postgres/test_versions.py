@@ -16,7 +16,7 @@ from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.stores.postgres.helpers import ask, run, schema_of
 from tests.stores.served.helpers import CLAIMED, ids, keep, refusal
 
-RELEASED = ("e3b0c44298fc1c14", "2adb7c3b51d69e2c")
+RELEASED = ("e3b0c44298fc1c14", "37a7e4d457d584c2")
 LATER = """
 alter table @.task add column colour text not null default 'red', add column weight bigint;
 alter table @.entry add column colour text not null default 'red';

@@ -12,7 +12,10 @@ begin
     ), gone as (
         delete from @.task t using locked i where t.ctid = i.place returning i.n, t.id, t.scope
     ), ended as (
-        delete from @.begun b using gone where b.scope = gone.scope and b.id = gone.id
+        delete from @.begun b using gone cross join lateral (
+            select o.ctid as place from @.begun o where o.scope = gone.scope and o.id = gone.id offset 0
+        ) begun
+        where b.ctid = begun.place
     ), forgotten as (
         delete from @.entry e using gone where e.task_id = gone.id
     )
