@@ -13,8 +13,8 @@ def kind_of_store() -> str:
 
 
 @pytest.fixture
-def own_server() -> Generator[Redis]:
-    """One that may be told to behave badly."""
-    server = Redis()
+def own_server(request: pytest.FixtureRequest) -> Generator[Redis]:
+    """One that may be told to behave badly; a Valkey, if that is its parameter."""
+    server = Redis(is_valkey=getattr(request, "param", "redis") == "valkey")
     yield server
     server.close()

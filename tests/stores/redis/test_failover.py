@@ -1,10 +1,10 @@
-"""Another server takes over: found by sentinels, by a cluster's redirections, or by trying the next."""
+"""Another server takes over: found by sentinels, or by trying the next."""
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,15 @@ import pytest
 from coatcheck import BadStoreURL, open_store
 from coatcheck.errors import StoreUnavailable
 from coatcheck.store import Store
+from coatcheck.stores.redis import connection, link
+from coatcheck.stores.redis.address import Address
 from coatcheck.testing.builders import a_task
 from tests.databases.redis import REDIS, Redis
-from tests.processes import PATIENCE, ServerProcess, free_port
+from tests.processes import ServerProcess, free_port
 from tests.stores.redis.helpers import ask
+from tests.stores.redis.nodes import in_step, servers, waiting_for_news
 from tests.stores.served.helpers import CLAIMED, keep, persistently, soon, until
+from tests.stores.served.proxy import Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -47,41 +51,22 @@ def sentinel(primary: Redis) -> Generator[int]:
 
 
 @contextmanager
-def servers(count: int, *options: str) -> Generator[list[Redis]]:
-    with ExitStack() as stack:
-        some: list[Redis] = []
-        for _ in range(count):
-            some.append(Redis(*options, port=low_port()))
-            stack.callback(some[-1].close)
-        yield some
-
-
-def low_port() -> int:
-    """Nodes of a cluster talk at a port that is higher by 10,000."""
-    while (port := free_port()) > 55_000:
-        pass
-    return port
-
-
-@contextmanager
 def watched() -> Generator[tuple[Redis, Redis, int]]:
     """A server, its replica, and the port of a sentinel who knows both."""
-    with servers(2) as (primary, replica):
-        ask(replica.address, "REPLICAOF", "127.0.0.1", primary.process.port)
-        with sentinel(primary) as port:
-            yield primary, replica, port
+    with replicated() as (primary, replica), sentinel(primary) as port:
+        yield primary, replica, port
 
 
 async def knows_replica(port: int) -> None:
     await until(lambda: ask(f"redis://127.0.0.1:{port}", "SENTINEL", "REPLICAS", SERVICE))
 
 
-@asynccontextmanager
-async def waiting_for_news(store: Store, task_id: str) -> AsyncGenerator[asyncio.Task[object]]:
-    wait = asyncio.create_task(store.get(task_id, newer_than=2, timeout=PATIENCE))
-    yield wait
-    wait.cancel()
-    await asyncio.gather(wait, return_exceptions=True)
+@contextmanager
+def replicated() -> Generator[tuple[Redis, Redis]]:
+    """A server, and one that only follows it."""
+    with servers(2) as (primary, replica):
+        ask(replica.address, "REPLICAOF", "127.0.0.1", primary.process.port)
+        yield primary, replica
 
 
 async def test_sentinels_lead_to_the_server_that_took_over_and_waiters_hear_from_it() -> None:
@@ -147,49 +132,57 @@ async def test_of_several_servers_the_one_that_is_there_is_taken() -> None:
         assert ask(server.address, "EXISTS", "{coatcheck}:t:a")
 
 
-# A cluster
+async def test_of_several_servers_one_that_is_only_a_replica_is_not_stayed_with() -> None:
+    with replicated() as (primary, replica):
+        async with open_store(f"redis://127.0.0.1:{replica.process.port},127.0.0.1:{primary.process.port}/0") as store:
+            assert await soon(store.insert(a_task())) == a_task()
+        assert ask(primary.address, "EXISTS", "{coatcheck}:t:a")
 
 
-def slots_to(node: Redis, first: int, last: int) -> None:
-    for start in range(first, last + 1, 1000):
-        ask(node.address, "CLUSTER", "ADDSLOTS", *range(start, min(start + 1000, last + 1)))
+async def take_over(first: Redis, second: Redis, store: Store) -> None:
+    """Let a replica be the primary of what was its own, and the store find out."""
+    ask(second.address, "REPLICAOF", "NO", "ONE")
+    ask(first.address, "REPLICAOF", "127.0.0.1", second.process.port)
+    await persistently(store, a_task("late"))
 
 
-async def meet(*nodes: Redis) -> None:
-    for number, node in enumerate(nodes, start=1):
-        ask(node.address, "CLUSTER", "SET-CONFIG-EPOCH", number)
-    for node in nodes[1:]:
-        ask(node.address, "CLUSTER", "MEET", "127.0.0.1", nodes[0].process.port)
-    await until(lambda: all(b"cluster_state:ok" in ask(node.address, "CLUSTER", "INFO") for node in nodes))
-    await until(lambda: all(acquainted(node) == len(nodes) for node in nodes))
+async def test_who_was_about_to_listen_where_nobody_answers_listens_where_commands_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "_CONNECT_SECONDS", 1.0)
+    with replicated() as (first, second):
+        async with Proxy(first.process.port) as proxy:
+            url = f"redis://127.0.0.1:{proxy.port},127.0.0.1:{second.process.port}/0"
+            async with open_store(url) as store:
+                await keep(store, a_task("held"), CLAIMED)
+                await until(lambda: in_step(first, second))
+                proxy.mute_at(b"SUBSCRIBE")
+                async with waiting_for_news(store, "held"):
+                    await until(lambda: proxy.muted_at)
+                    await take_over(first, second, store)
+                    await until(lambda: ask(second.address, "PUBSUB", "CHANNELS"))
 
 
-def acquainted(node: Redis) -> int:
-    """Count the nodes that this one would listen to, itself among them."""
-    return sum(b"handshake" not in line for line in ask(node.address, "CLUSTER", "NODES").splitlines())
+async def test_who_had_just_begun_to_listen_elsewhere_listens_where_commands_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has_begun, goes_on = asyncio.Event(), asyncio.Event()
 
+    async def connect(address: Address, greeting: Sequence[connection.Command]) -> object:
+        connected = await connection.connect(address, greeting)
+        if greeting[0][0] == "SUBSCRIBE":
+            has_begun.set()
+            await goes_on.wait()
+        return connected
 
-def written(server: Redis, role: str) -> int:
-    """Count the bytes that a server has told its replicas, or heard as one."""
-    return ask(server.address, "INFO", "replication")[f"{role}_repl_offset"]
-
-
-async def test_a_cluster_leads_to_the_node_that_has_the_store_also_after_a_failover() -> None:
-    with servers(3, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000") as (most, few, spare):
-        # All keys of a store are in one slot; whichever that is, the second node does not have it.
-        slots_to(most, 1, 16383)
-        slots_to(few, 0, 0)
-        await meet(most, few, spare)
-        owner = ask(most.address, "CLUSTER", "MYID").decode()
-        ask(spare.address, "CLUSTER", "REPLICATE", owner)
-        url = f"redis://127.0.0.1:{few.process.port}/0"
-        async with open_store(url) as here, open_store(url) as there:
-            held = await keep(here, a_task("held"), CLAIMED)
-            await until(lambda: ask(spare.address, "DBSIZE") and written(spare, "slave") == written(most, "master"))
-            async with waiting_for_news(here, "held") as news:
-                most.process.kill()
-                ask(spare.address, "CLUSTER", "FAILOVER", "TAKEOVER")
-                await persistently(there, a_task("late"))
-                assert await there.delete(held)
-                assert await soon(news) is None
-            assert ask(spare.address, "ROLE")[0] == b"master"
+    monkeypatch.setattr(link, "connect", connect)
+    with replicated() as (first, second):
+        url = f"redis://127.0.0.1:{first.process.port},127.0.0.1:{second.process.port}/0"
+        async with open_store(url) as store:
+            await keep(store, a_task("held"), CLAIMED)
+            await until(lambda: in_step(first, second))
+            async with waiting_for_news(store, "held"):
+                await soon(has_begun.wait())
+                await take_over(first, second, store)
+                goes_on.set()
+                await until(lambda: ask(second.address, "PUBSUB", "CHANNELS"))

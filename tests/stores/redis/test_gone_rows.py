@@ -8,13 +8,16 @@ from msgspec.structs import replace
 from coatcheck import KeyRefused, QuotaExceeded, new_key, open_store
 from coatcheck.lifecycle import Recorded, advance
 from coatcheck.store import EVERYONE, Query
+from coatcheck.stores.redis import store as store_module
 from coatcheck.testing.builders import NOW, a_task, an_entry
 from tests.stores.redis.helpers import ask, key
-from tests.stores.served.helpers import CLAIMED, DONE, ids, keep, refusal
+from tests.stores.served.helpers import CLAIMED, DONE, ids, keep, refusal, stores, until, waiting
 
 pytestmark = pytest.mark.anyio
 
 DAY = 86_400_000
+MANY_LOOKS = 25_000
+"""Who waits for work looks for it every 5 seconds at least."""
 
 
 def milliseconds_left(url: str, name: str) -> int:
@@ -77,6 +80,37 @@ async def test_an_idempotency_key_of_a_row_that_is_gone_is_free(url: str) -> Non
         other = a_task("b", idempotency_key="k")
         assert await store.insert(other) == other
         assert await store.insert(a_task("c", idempotency_key="k")) == other
+
+
+async def test_a_journal_without_its_row_is_no_journal(url: str) -> None:
+    async with open_store(url) as store:
+        await keep(store, a_task(), CLAIMED, Recorded(1, (an_entry(),)))
+        ask(url, "DEL", key(url, "t:a"))
+        assert await store.journal("a") == []
+
+
+async def test_which_key_sealed_what_is_forgotten_with_what_is_gone(url: str) -> None:
+    async with open_store(url, key=new_key()) as store:
+        for name in ("gone", "kept"):
+            await store.insert(a_task(name))
+        ask(url, "DEL", key(url, "t:gone"))
+        assert ids(await store.overdue(NOW + timedelta(days=1), limit=9)) == ["kept"]
+        [sealed] = ask(url, "KEYS", key(url, "s:*"))
+        assert ask(url, "SMEMBERS", sealed) == {b"kept"}
+
+
+async def test_who_waits_for_work_is_noted_again_and_again_and_who_died_is_forgotten(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert milliseconds_left(url, "i:slow") == -2
+    monkeypatch.setattr(store_module, "_WORK_SAFETY_SECONDS", 0.05)
+    async with stores(url, 1) as (store,), waiting(store):
+        await until(lambda: milliseconds_left(url, "i:slow") > MANY_LOOKS)
+        ask(url, "PEXPIRE", key(url, "i:slow"), 10_000)
+        await until(lambda: milliseconds_left(url, "i:slow") > MANY_LOOKS)
+        ask(url, "DEL", key(url, "i:slow"))
+        await until(lambda: ask(url, "SCARD", key(url, "i:slow")))
+    assert 0 < milliseconds_left(url, "i:slow") <= 60_000
 
 
 async def test_a_page_goes_on_where_the_last_one_ended_though_that_task_is_gone(url: str) -> None:

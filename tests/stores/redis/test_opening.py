@@ -14,9 +14,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from mcp.server.mcpserver import MCPServer
 
 from coatcheck import BadStoreURL, new_key, open_store
 from coatcheck.errors import StoreUnavailable, StoreUnusable
+from coatcheck.server import Tasks
 from coatcheck.stores.redis import link
 from coatcheck.testing.builders import a_task
 from tests.databases.fixtures import the_redis
@@ -51,6 +53,12 @@ async def test_a_url_that_says_what_means_nothing_is_refused_without_its_passwor
     assert "; use " in await refusal(f"redis://ann:secret@localhost{end}", BadStoreURL)
 
 
+@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel"])
+@pytest.mark.parametrize("password", ["6?secret=it", "6/secret", "6#secret", "at@6?secret=it", "at@6/secret"])
+async def test_a_password_that_was_not_escaped_is_not_shown(password: str, scheme: str) -> None:
+    assert "; use " in await refusal(f"{scheme}://ann:{password}@localhost/0", BadStoreURL)
+
+
 async def test_a_certificate_that_is_not_there_is_refused() -> None:
     said = await refusal("rediss://:secret@localhost/0?ssl_ca_certs=/nowhere/ca.pem", BadStoreURL)
     assert said.endswith("; check its path.")
@@ -80,11 +88,17 @@ async def test_a_wrong_password_is_refused_at_once(own_server: Redis) -> None:
         await store.insert(a_task())
 
 
+@pytest.mark.parametrize("own_server", ["redis", "valkey"], indirect=True)
 async def test_a_user_who_may_not_do_enough_is_told_which_rule_is_needed(own_server: Redis) -> None:
     place = own_server.url("x").removeprefix("redis://")
     ask(own_server.address, "ACL", "SETUSER", "ann", "on", ">secret", "~*", "resetchannels", "+@all")
     said = await refusal(f"redis://ann:secret@{place}", StoreUnavailable)
     assert said.endswith("; give it the rule: ~{x}:* &{x}:* +@all.")
+    ask(own_server.address, "ACL", "SETUSER", "ann", "allchannels", "-hset")
+    async with open_store(f"redis://ann:secret@{place}") as store:
+        with pytest.raises(StoreUnavailable, match="give it the rule"):
+            await store.insert(a_task())
+    ask(own_server.address, "ACL", "SETUSER", "ann", "resetchannels", "+hset")
     ask(own_server.address, "ACL", "SETUSER", "ann", "resetkeys", "~{x}:*", "&{x}:*", "-info", "-client")
     async with open_store(f"redis://ann:secret@{place}") as store:
         task = await store.insert(a_task())
@@ -95,12 +109,12 @@ async def test_a_server_that_may_drop_tasks_is_warned_of(own_server: Redis, capl
     async with open_store(own_server.url("x")):
         pass
     ask(own_server.address, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    async with open_store(own_server.url("x")):
-        pass
+    async with open_store(own_server.url("x")) as store:
+        await store.get("a")
     assert caplog.messages == []
     ask(own_server.address, "CONFIG", "SET", "maxmemory", "1gb")
-    async with open_store(own_server.url("x")):
-        pass
+    async with open_store(own_server.url("x")) as store:
+        await store.get("a")
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "(maxmemory-policy allkeys-lru); set it to noeviction." in caplog.text
 
@@ -108,9 +122,23 @@ async def test_a_server_that_may_drop_tasks_is_warned_of(own_server: Redis, capl
 async def test_a_server_that_keeps_no_log_is_mentioned(own_server: Redis, caplog: pytest.LogCaptureFixture) -> None:
     ask(own_server.address, "CONFIG", "SET", "appendonly", "no")
     with caplog.at_level(logging.INFO, "coatcheck"):
-        async with open_store(own_server.url("x")):
-            pass
+        async with open_store(own_server.url("x")) as store:
+            await store.get("a")
     assert "(appendonly no): if it is restarted, it forgets tasks." in caplog.text
+
+
+async def test_who_only_sees_whether_a_store_can_be_opened_is_told_nothing(
+    own_server: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(own_server.address, "CONFIG", "SET", "appendonly", "no")
+    tasks = Tasks(store=own_server.url("x"))
+    server = MCPServer("x", extensions=[tasks], lifespan=tasks.lifespan)
+    with caplog.at_level(logging.INFO, "coatcheck"):
+        await tasks.check(server)
+        assert "(appendonly no)" not in caplog.text
+        async with tasks.lifespan(server):
+            pass
+    assert caplog.text.count("(appendonly no)") == 1
 
 
 @asynccontextmanager

@@ -1,15 +1,18 @@
 """A Redis forgets, refuses or falls silent: what was asked for is sent again, or it is said what to do."""
 
 import asyncio
+from time import process_time
 
 import pytest
 
 from coatcheck import open_store
 from coatcheck.errors import StoreUnavailable
-from coatcheck.testing.builders import a_task
+from coatcheck.lifecycle import advance
+from coatcheck.stores.redis import store as store_module
+from coatcheck.testing.builders import NOW, a_task
 from tests.databases.redis import Redis
-from tests.stores.redis.helpers import ask
-from tests.stores.served.helpers import persistently, soon, through, until
+from tests.stores.redis.helpers import ask, key
+from tests.stores.served.helpers import CLAIMED, FOREVER, persistently, soon, stores, through, until
 from tests.stores.served.insider import Insider
 from tests.stores.served.proxy import Proxy
 
@@ -54,6 +57,51 @@ async def test_a_connection_that_went_dead_without_a_word_is_given_up(
         proxy.mute()
         assert await persistently(store, a_task()) == a_task()
         assert proxy.connections > connections
+
+
+async def test_what_is_refused_again_and_again_costs_little_however_much_waits(own_server: Redis) -> None:
+    async with open_store(own_server.url("x")) as store:
+        ask(own_server.address, "REPLICAOF", "127.0.0.1", 1)
+        began = process_time()
+        writing = asyncio.gather(*(store.insert(a_task(str(number))) for number in range(20_000)))
+        await until(lambda: refusals(own_server))
+        handed_in, refused = process_time(), refusals(own_server)
+        await until(lambda: refusals(own_server) > refused + 1000)
+        ended = process_time()
+        ask(own_server.address, "REPLICAOF", "NO", "ONE")
+        assert len(await soon(writing)) == 20_000
+    assert ended - handed_in < handed_in - began
+
+
+async def test_what_can_be_read_is_read_though_nothing_can_be_heard(
+    proxy: Proxy, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stores(url, 1) as (other,), open_store(through(proxy.port, url)) as store:
+        task = await other.insert(a_task())
+        proxy.is_shut = True  # for further connections
+        assert await soon(store.get("a", timeout=FOREVER)) == task
+        assert await soon(store.waiting(("slow",), limit=1, timeout=FOREVER)) == [task]
+        monkeypatch.setattr(store_module, "_SAFETY_SECONDS", 0.05)
+        news = asyncio.ensure_future(store.get("a", newer_than=1, timeout=FOREVER))
+        await until(lambda: ask(url, "HEXISTS", key(url, "t:a"), "l"))
+        claimed = advance(task, CLAIMED, NOW)
+        assert await other.replace(claimed)
+        assert await soon(news) == claimed
+
+
+async def test_who_could_not_hear_looks_again_as_soon_as_it_can(
+    proxy: Proxy, url: str, insider: Insider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insider.let_nobody_look(monkeypatch)
+    async with stores(url, 1) as (other,), open_store(through(proxy.port, url)) as store:
+        task = await other.insert(a_task())
+        proxy.is_shut = True
+        news = asyncio.ensure_future(store.get("a", newer_than=1, timeout=FOREVER))
+        await insider.until_watched("a")
+        claimed = advance(task, CLAIMED, NOW)
+        assert await other.replace(claimed)
+        proxy.is_shut = False
+        assert await soon(news) == claimed
 
 
 def refusals(server: Redis) -> int:

@@ -96,7 +96,7 @@ def _path(path: str, *, is_sentinel: bool) -> tuple[str | None, int]:
         service, _, database = database.partition("/")
         if not service:
             raise BadStoreURL(f"After its hosts, such a URL has the service that sentinels watch; {_USE_SENTINEL}.")
-    if database and not database.isdecimal():
+    if "@" in path or (database and not database.isdecimal()):
         use = _USE_SENTINEL if is_sentinel else _USE
         raise BadStoreURL(f"After its host, a Redis URL has the number of a database and options; {use}.")
     return service and unquote(service), int(database or 0)
@@ -108,6 +108,8 @@ def _options(query: str, *, is_tls: bool, is_sentinel: bool) -> dict[str, str]:
     for name, _ in pairs:
         if name in _TLS_OPTIONS and not is_tls:
             raise BadStoreURL(f"The option {name} is for rediss:// only; use that, or leave it out.")
+        if name not in known and "@" in query:  # it may be the rest of a password
+            raise BadStoreURL(f"A Redis URL has no such option; use {', '.join(known)}, and %3F for a ? in a password.")
         if name not in known:
             raise BadStoreURL(f"A Redis URL has no option {name!r:.60}; use {', '.join(known)}.")
     if len(dict(pairs)) < len(pairs):

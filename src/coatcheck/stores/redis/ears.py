@@ -11,6 +11,7 @@ from coatcheck.stores.redis.address import Address
 from coatcheck.stores.redis.link import Link
 
 _PING_SECONDS = 5.0
+_OPEN_SECONDS = 1.0
 
 
 class Ears:
@@ -21,6 +22,7 @@ class Ears:
         self._listeners = 0
         self._is_closed = False
         self._ping: asyncio.TimerHandle | None = None
+        self._reply: asyncio.Future[Any] | None = None
         self._link = Link(
             address,
             [("SUBSCRIBE", channel)],
@@ -38,12 +40,25 @@ class Ears:
         finally:
             self._listeners -= 1
 
-    async def open(self) -> None:
-        """Return once everything that is said from now on will be heard."""
+    async def open(self, timeout: float) -> None:
+        """Return once everything that is said from now on will be heard; or without that, if it cannot be had soon.
+
+        As soon as it can, `on_deaf` is called.
+
+        Raises:
+            StoreError: It cannot be had at all.
+        """
         if self._ping is None:
             self._ping = asyncio.get_running_loop().call_later(_PING_SECONDS, self._look_after)
-        if not self._link.is_connected:
-            await self._link.send("PING").reply  # which is answered once the channel is subscribed to
+        if self._link.is_connected:
+            return
+        reply = self._reply
+        if reply is None or reply.done():
+            reply = self._send_ping()
+        if not self._link.has_trouble:
+            await asyncio.wait([reply], timeout=min(timeout, _OPEN_SECONDS))
+            if reply.done():
+                reply.result()
 
     def follow(self, address: Address) -> None:
         """Listen where commands are sent to from now on."""
@@ -66,8 +81,11 @@ class Ears:
         if self._listeners and not self._is_closed:
             self._send_ping()
 
-    def _send_ping(self) -> None:
-        self._link.send("PING").reply.add_done_callback(ignore)
+    def _send_ping(self) -> asyncio.Future[Any]:
+        """Return its reply, which comes once the channel is subscribed to."""
+        self._reply = self._link.send("PING").reply
+        self._reply.add_done_callback(ignore)
+        return self._reply
 
 
 def ignore(reply: asyncio.Future[Any]) -> None:

@@ -17,7 +17,7 @@ from hiredis import ReplyError
 from coatcheck.errors import StoreError, StoreUnavailable
 from coatcheck.stores.redis.address import Address
 from coatcheck.stores.redis.connection import Command, Connection, connect, packed
-from coatcheck.stores.redis.refusals import Moved, NotNow, is_unknown_script, meaning
+from coatcheck.stores.redis.refusals import Moved, NotHere, NotNow, is_unknown_script, meaning
 from coatcheck.stores.redis.scripts import in_full
 
 _PATIENCE_SECONDS = 10.0
@@ -80,6 +80,11 @@ class Link:
     def is_connected(self) -> bool:
         return self._connection is not None
 
+    @property
+    def has_trouble(self) -> bool:
+        """Whether the last connection, or the last try to have one, came to a bad end."""
+        return self._trouble is not None
+
     def send(self, *command: str | bytes | int, on_reply: Callable[[Any], None] | None = None) -> Request:
         """Send a command; its reply may take until there is a connection.
 
@@ -97,7 +102,8 @@ class Link:
 
     def renew(self, reason: Exception, address: Address | None = None) -> None:
         """Give up the connection; whatever is not answered goes to the next one, perhaps at another address."""
-        self._home = address or self._home
+        if address:
+            self._home = self._aim = address
         if self._connection:
             self._connection.abort(reason)
 
@@ -129,6 +135,8 @@ class Link:
         if self._connection is None:
             self._dial()
             return
+        if self._trouble:
+            return  # it is just being given up
         queue, sent, parts = self._queue, self._sent, list[bytes]()
         half = max(_FEW, (answered + len(sent) + len(queue)) // 2)
         while queue and (not sent or (self._bytes_sent < _MOST_BYTES and len(sent) < _MOST_REQUESTS)):
@@ -176,9 +184,9 @@ class Link:
         trouble = meaning(error, self.address)
         if isinstance(trouble, NotNow):
             self._queue.append(request)
-            self._trouble = trouble
-            self._fail(self._given_up())
-            self._loop.call_soon(self.renew, trouble)
+            if self._trouble is None:
+                self._trouble = trouble
+                self._loop.call_soon(self.renew, trouble)
         elif not request.reply.done():
             request.reply.set_exception(trouble)
 
@@ -186,12 +194,19 @@ class Link:
         """What is not answered may have been carried out or not; it will be sent again."""
         self._connection = None
         self._trouble = reason
-        self._aim = self.address.at(reason.place) if isinstance(reason, Moved) else self._home
+        if isinstance(reason, Moved):
+            self._aim = self.address.at(reason.place)
+        elif isinstance(reason, NotHere):
+            self._aim = self._home = self._home.rotated()
+        elif not isinstance(reason, NotNow):
+            self._aim = self._home
         for request in self._sent:
             request.is_repeated = True
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
         self._bytes_sent = 0
+        if isinstance(reason, NotNow):
+            self._fail(self._given_up())
         self._dial()
         self._on_lost()
 
@@ -205,16 +220,21 @@ class Link:
             if self._trouble:
                 await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
                 self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            aim = self._aim
             try:
-                connection, self.address = await connect(self._aim, self._greeting)
+                connection, address = await connect(aim, self._greeting)
             except StoreError as refusal:
                 self._fail(list(self._queue), str(refusal), type(refusal))
             except (OSError, TimeoutError, UnicodeError, NotNow) as error:
                 self._trouble = error
-                self._aim = self._home = self._home.rotated()
+                if self._aim is aim:
+                    self._aim = self._home = self._home.rotated()
             else:
+                if self._aim is not aim:
+                    connection.abort(ConnectionError("meanwhile, it is wanted elsewhere"))
+                    continue
                 self._trouble = None
-                self._connection, self._heard = connection, self._loop.time()
+                self._connection, self.address, self._heard = connection, address, self._loop.time()
                 connection.on_replies, connection.on_lost = self._take, self._lose
                 self._on_connect()
                 self._flush()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from coatcheck.errors import KeyRefused, StoreUnavailable, StoreUnusable
 from coatcheck.stores.codec import Codec
+from coatcheck.stores.redis.address import Address
 from coatcheck.stores.redis.connection import Word
 from coatcheck.stores.redis.link import Link
 
@@ -15,8 +17,8 @@ SCHEMA = 1
 _OLDEST = (6, 2)
 
 
-async def check_server(link: Link) -> None:
-    """Refuse a server that is too old; say so where it may forget tasks.
+async def check_server(link: Link) -> Mapping[str, str]:
+    """Refuse a server that is too old; return what it says of itself, as far as it does.
 
     Raises:
         StoreUnusable: It is too old.
@@ -25,23 +27,28 @@ async def check_server(link: Link) -> None:
         said = (await link.send("INFO").reply).decode("utf-8", "replace")
     except StoreUnavailable as error:
         if "NOPERM" in str(error) or "unknown command" in str(error):
-            return  # whoever runs it does not want us to know
+            return {}  # whoever runs it does not want us to know
         raise
     info = dict(line.split(":", 1) for line in said.splitlines() if ":" in line)
     version = info.get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers and numbers < _OLDEST:
         raise StoreUnusable(f"{link.address} is Redis {version}; use Redis 6.2 or later, or Valkey.")
+    return info
+
+
+def tell(info: Mapping[str, str], address: Address) -> None:
+    """Say so where a server may forget tasks."""
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and info.get("maxmemory", "0") != "0":
         logger.warning(
             "%s may drop tasks when its memory is full (maxmemory-policy %s); set it to noeviction.",
-            link.address,
+            address,
             policy,
         )
     if info.get("aof_enabled") == "0":
         logger.info(
-            "%s keeps no log of what is written (appendonly no): if it is restarted, it forgets tasks.", link.address
+            "%s keeps no log of what is written (appendonly no): if it is restarted, it forgets tasks.", address
         )
 
 

@@ -9,14 +9,23 @@ from hiredis import ReplyError
 from coatcheck.errors import StoreError, StoreUnavailable, StoreUnusable
 from coatcheck.stores.redis.address import Address, Place
 
-_PASSING = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ASK", "BUSY", "NOREPLICAS")
+_PASSING = ("TRYAGAIN", "ASK", "BUSY")
+_ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS")
 _LASTING = ("NOAUTH", "WRONGPASS", "NOPERM", "OOM", "WRONGTYPE", "MOVED")
-_CODE = re.compile(rf"(?:^|[\s-])({'|'.join((*_PASSING, *_LASTING))})\s")
+_CODE = re.compile(rf"(?:^|[\s-])({'|'.join((*_PASSING, *_ELSEWHERE, *_LASTING))})\s")
 """Errors of commands inside of a script come with words before their code, other ones in each version of Redis."""
+
+
+_FORBIDDEN = "user executing the script can't", "ACL failure in script"
+"""What takes the place of NOPERM inside of a script: in Redis 6, and in later ones and Valkey."""
 
 
 class NotNow(Exception):
     """It will do what was asked of it later, or another one will."""
+
+
+class NotHere(NotNow):
+    """Of several servers, another may be the primary now."""
 
 
 class Moved(NotNow):
@@ -34,9 +43,11 @@ def is_unknown_script(error: ReplyError) -> bool:
 def meaning(error: ReplyError, address: Address) -> NotNow | StoreError:
     text = str(error)
     found = _CODE.search(text)
-    code = found[1] if found else "NOPERM" if "user executing the script can't" in text else "ERR"
+    code = found[1] if found else "NOPERM" if any(words in text for words in _FORBIDDEN) else "ERR"
     if code in _PASSING or "max number of clients" in text:
         return NotNow(text)
+    if code in _ELSEWHERE:
+        return NotHere(text)
     if code == "MOVED":
         host, _, port = text.split()[2].rpartition(":")
         return Moved((host, int(port)))

@@ -40,7 +40,7 @@ class RedisStore:
     def __init__(self, url: str, codec: Codec | None = None) -> None:
         self._address, self._codec = parse(url), codec or Codec()
         self._prefix = b"{%b}:" % raw(self._address.prefix)
-        self._rows_prefix = self._prefix + b"t:"
+        self._rows_prefix, self._nothing = self._prefix + b"t:", self._prefix + b"none"
         self._name = secrets.token_urlsafe(9)
         self._rows, self._readable = Rows(self._codec, self._name), Readable(self._codec)
         self._waiters, self._idle = Waiters(), Idle()
@@ -52,11 +52,14 @@ class RedisStore:
             channel = b"%bc:%b" % (self._prefix, self._name.encode())
             self._ears = Ears(self._address, channel, on_message=self._on_message, on_deaf=self._waiters.wake_all)
             stack.push_async_callback(self._link.close)
-            await opening.check_server(self._link)
+            info = await opening.check_server(self._link)
             kept = await self._run(scripts.OPEN, *opening.words(self._codec)).reply
             opening.check_kept(kept, self._link, self._address.prefix)
             stack.push_async_callback(self._ears.close)
             stack.callback(self._waiters.wake_all)
+            # Not if it is closed at once: whoever only sees whether it can be opened will open it again, to use it.
+            telling = asyncio.get_running_loop().call_soon(opening.tell, info, self._link.address)
+            stack.callback(telling.cancel)
             self._open = stack.pop_all()
         return self
 
@@ -109,8 +112,8 @@ class RedisStore:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while (left := deadline - loop.time()) > 0:
-            await self._ears.open()
-            with self._armed(task_id, min(left, _SAFETY_SECONDS)) as alarm:
+            await self._ears.open(left)
+            with self._armed(task_id, min(deadline - loop.time(), _SAFETY_SECONDS)) as alarm:
                 reply = await self._run(scripts.WATCH, raw(task_id), newer_than, task_id=task_id).reply
                 if reply != 0:
                     return None if reply is None else reply[1:]
@@ -127,7 +130,7 @@ class RedisStore:
 
     async def journal(self, task_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         scope, bodies = await self._run(scripts.JOURNAL, raw(task_id), after, limit, task_id=task_id).reply
-        return self._rows.entries(task_id, scope, after, bodies) if bodies else []
+        return [] if scope is None else self._rows.entries(task_id, scope, after, bodies)
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
         return await self._readable.first(limit, lambda limit: self._tasks(scripts.OVERDUE, microseconds(now), limit))
@@ -143,10 +146,10 @@ class RedisStore:
         try:
             while True:
                 if (left := max(deadline - loop.time(), 0)) > 0:
-                    await self._ears.open()
+                    await self._ears.open(left)
                     self._idle.sit(seat)
                 called = len(seat.calls)
-                with self._armed(seat, min(left, _WORK_SAFETY_SECONDS)) as alarm:
+                with self._armed(seat, min(deadline - loop.time(), _WORK_SAFETY_SECONDS)) as alarm:
                     offers = partial(self._offers, tools, is_for_others, seat if left else None)
                     found = await self._readable.first(limit, offers)
                     del seat.calls[:called]
@@ -200,7 +203,9 @@ class RedisStore:
         on_reply: Callable[[Any], None] | None = None,
     ) -> Request:
         key = b"%bschema" % self._prefix if task_id is None else self._key(task_id)
-        command = ("EVALSHA", script.digest, 1, key, self._prefix, self._name, *words)
+        # A node that is moving these keys elsewhere, one by one, refuses what names one it does not have. So this names
+        # one that nobody has: else the script would run, and break off at the first key that is there no more.
+        command = ("EVALSHA", script.digest, 2, key, self._nothing, self._prefix, self._name, *words)
         return self._link.send(*command, on_reply=on_reply)
 
     async def _tasks(self, script: Script, *words: Word) -> Sequence[Task]:

@@ -34,6 +34,11 @@ end
 if is_for_others then return found end
 if left_over and registers == 'always' then redis.call('PUBLISH', p .. 'c:' .. me, 'w' .. left_over) end
 if registers == 'always' or (registers == 'if none' and #found == 0) then
-  for tool in pairs(named) do redis.call('SADD', p .. 'i:' .. tool, me) end
+  for tool in pairs(named) do
+    local idle = p .. 'i:' .. tool
+    redis.call('SADD', idle, me)
+    -- Who waits is noted again every few seconds. Once nobody does, the names of those who died go away by themselves.
+    if redis.call('TTL', idle) < 30 then redis.call('EXPIRE', idle, 60) end
+  end
 end
 return found
