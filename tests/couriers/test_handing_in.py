@@ -11,6 +11,7 @@ from docket import Docket
 
 from coatcheck import Engine, InvalidArgument, Status, TaskContext, tool
 from coatcheck.couriers.connection import FUNCTION
+from coatcheck.couriers.schedule import with_time
 from coatcheck.policy import Terms
 from tests.couriers.children import PATIENCE
 from tests.couriers.conftest import Node, Outcome, result
@@ -151,6 +152,25 @@ async def test_a_tool_nobody_has_is_refused(node: Node) -> None:
 async def test_docket_needs_a_redis(node: Node, url: str) -> None:
     with pytest.raises(InvalidArgument, match="needs a Redis"):
         await node(tool(double), at=url)
+
+
+@pytest.mark.parametrize("url", ["ann:sesame@cache.internal:6379/0", "ann:sesame@redis://cache.internal"])
+async def test_a_password_in_what_is_no_address_is_not_shown(node: Node, url: str) -> None:
+    with pytest.raises(InvalidArgument, match="needs a Redis") as refusal:
+        await node(tool(double), at=url)
+    assert "sesame" not in str(refusal.value)
+
+
+@pytest.mark.slow
+async def test_what_docket_does_not_know_is_found_behind_thousands_that_wait(
+    engine: Engine, node: Node, outcome: Outcome
+) -> None:
+    later = with_time({}, engine.clock() + timedelta(minutes=30))
+    await asyncio.gather(*(engine.submit("double", {"number": 1}, meta=later) for _ in range(3000)))
+    task = await engine.submit("double", {"number": 21})
+    await asyncio.gather(*(engine.submit("double", {"number": 1}, meta=later) for _ in range(3000)))
+    await node(tool(double))
+    assert result(await outcome(task)) == 42
 
 
 @pytest.mark.slow

@@ -154,6 +154,7 @@ class Service:
                 await handler(request)
             if "signal" in fault:
                 os.kill(int(headers[PID]), fault["signal"])
+            await asyncio.sleep(fault.get("seconds", 0))
             return Response(fault.get("body", "not now"), fault.get("status", 503), fault.get("headers"))
 
         return handle

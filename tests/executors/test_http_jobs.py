@@ -109,6 +109,39 @@ async def test_headers_may_be_made_anew_for_every_request(stage: Stage) -> None:
     assert [entry["headers"]["authorization"] for entry in asked] == ["first", "second"]
 
 
+async def test_a_tag_that_cannot_be_sent_back_is_none(stage: Stage, executor: HttpJobs) -> None:
+    job_id = await executor.submit(REQUEST)
+    await stage.break_next("status", {"status": 200, "body": "{}", "headers": {"etag": '"caf\u00e9"'}})
+    status = await executor.status(job_id)
+    await stage.tell(job_id, message="News")
+    assert (await executor.status(job_id, wait=20, since=status)).message == "News"
+
+
+async def test_headers_that_cannot_be_had_are_waited_for_and_nothing_of_that_is_shown(stage: Stage) -> None:
+    troubles = [RuntimeError(SECRET), OSError(SECRET)]
+
+    async def headers() -> Mapping[str, str]:
+        if troubles:
+            raise troubles.pop()
+        return {}
+
+    async with HttpJobs(stage.url, name="farm", headers=headers) as executor:
+        for kind in ("OSError", "RuntimeError"):
+            with pytest.raises(ExecutorUnavailable) as raised:
+                await executor.submit(REQUEST)
+            assert str(raised.value) == f"The headers for farm cannot be had just now ({kind})"
+        await executor.submit(REQUEST)
+
+
+async def test_whoever_makes_headers_may_refuse(stage: Stage) -> None:
+    async def headers() -> Mapping[str, str]:
+        raise JobRefused("The token was revoked")
+
+    async with HttpJobs(stage.url, headers=headers) as executor:
+        with pytest.raises(JobRefused, match="was revoked"):
+            await executor.submit(REQUEST)
+
+
 async def test_no_secret_is_told(stage: Stage) -> None:
     async def headers() -> Mapping[str, str]:
         return {"authorization": f"{SECRET}\n"}
@@ -131,6 +164,18 @@ async def test_a_conflict_is_a_job_that_is_there_or_soon_will_be(stage: Stage, e
         await executor.submit(REQUEST)
     job_id = await executor.submit(REQUEST)
     assert (await stage.job())["id"] == job_id
+
+
+async def test_a_conflict_may_say_itself_which_job_is_there(stage: Stage) -> None:
+    there = {"status": 409, "body": '{"id": "job-7"}'}
+    await stage.break_next("submit", there, {"status": 409}, there)
+    async with stage.executor(routes=Routes(attach=None)) as executor:
+        assert await executor.submit(REQUEST) == "job-7"
+        with pytest.raises(ExecutorUnavailable):
+            await executor.submit(REQUEST)
+    async with stage.executor() as executor:
+        with pytest.raises(ExecutorUnavailable):  # where jobs are found by their keys, this one is not there yet
+            await executor.submit(REQUEST)
 
 
 async def test_an_api_that_finds_nothing_by_key_is_no_obstacle(stage: Stage) -> None:

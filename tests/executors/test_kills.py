@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from coatcheck import Engine, Status, Task, Terms, Worker, decode
-from coatcheck.executors import Jobs
+from coatcheck.executor import JobRequest
+from coatcheck.executors import HttpJobs, Jobs
 from tests.executors.programs import NEVER, work
 from tests.executors.stage import PATIENCE, Shown, Stage
 from tests.forked import Forked, fork
@@ -115,6 +116,20 @@ async def test_cancelling_reaches_the_job_of_a_worker_that_was_killed(
     async with jobs.looked_after(engine):
         await stage.until(lambda jobs: jobs[0]["state"] == "cancelled")
     assert len(await stage.jobs()) == 1
+
+
+async def test_cancelling_reaches_a_job_whose_request_arrives_after_its_worker_was_killed(
+    engine: Engine, executor: HttpJobs, jobs: Jobs, stage: Stage, start: Start
+) -> None:
+    await stage.break_next("submit", {"signal": signal.SIGKILL})
+    task = await submit(engine, "render")
+    assert await (await start("render")).ended(PATIENCE) == -signal.SIGKILL
+    await engine.cancel(task.id)
+    async with jobs.looked_after(engine):
+        await stage.until_asked("attach", 2)
+        (asked,) = await stage.asked("submit")
+        await executor.submit(JobRequest(key=asked["headers"]["idempotency-key"], name="render"))
+        await stage.until(lambda jobs: jobs[0]["state"] == "cancelled")
 
 
 async def test_a_worker_that_is_killed_while_it_cancels_leaves_that_to_others(

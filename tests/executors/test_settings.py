@@ -93,6 +93,13 @@ def test_what_is_missing_or_of_another_type_is_left_out() -> None:
     assert (status.progress, status.message, status.questions, status.error) == (None, None, {}, None)
 
 
+def test_numbers_that_are_too_large_are_left_out() -> None:
+    for done, total in ((10**400, 1), (-(10**400), 1), (float("inf"), 1)):
+        assert Fields().status({"state": "running", "progress": {"done": done, "total": total}}).progress is None
+    known = Fields().status({"state": "running", "progress": {"done": 1, "total": 10**400}})
+    assert known.progress == Progress(done=1)
+
+
 def test_everything_is_read() -> None:
     questions: dict[str, Any] = {
         "q": {"message": "Why?", "schema": {"type": "object"}},

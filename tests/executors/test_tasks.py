@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from coatcheck import Engine, Status, Task, TaskContext, Worker, decode, tool
+from coatcheck import Engine, Status, Task, TaskContext, Terms, Worker, decode, tool
+from coatcheck.errors import AlreadyFinished
 from coatcheck.executor import JobRequest
 from coatcheck.executors import HttpJobs, Jobs
 from coatcheck.executors.caretaker import Caretaker
+from coatcheck.lifecycle import Completed, Released
+from coatcheck.payload import encode
 from coatcheck.server.bodies.plain_context import PlainContext
 from tests.executors.programs import PACE
 from tests.executors.stage import PATIENCE, Shown, Stage
@@ -206,6 +209,29 @@ async def test_the_next_worker_goes_on_with_the_same_job(engine: Engine, jobs: J
         task = await engine.finished(task, PATIENCE)
     assert (decode(task.result), task.attempt) == (42, 2)
     assert len(await stage.asked("submit")) == 1
+    assert await stage.asked("cancel") == []
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["is told", "finds out"])
+async def test_a_worker_that_is_late_leaves_the_job_of_a_completed_task_alone(
+    is_told: bool, engine: Engine, jobs: Jobs, stage: Stage
+) -> None:
+    (first,) = await engine.claim([await engine.submit("render", terms=Terms(resumable=True))], "first")
+    late = TaskContext(engine, first, park=lambda: None)
+    running = asyncio.ensure_future(jobs.run(late, "render"))
+    await stage.until_asked("status")
+    released = await engine.report(late.task, Released(first.attempt))
+    (second,) = await engine.claim([released], "second")
+    await engine.report(second, Completed(second.attempt, encode(42)))
+    if is_told:
+        late.learn(await engine.get(first.id))
+        late.is_stopping = True
+        running.cancel()
+    else:
+        await stage.tell((await stage.job())["id"], message="News")
+    await asyncio.wait([running])
+    assert isinstance(running.cancelled() or running.exception(), bool if is_told else AlreadyFinished)
+    await jobs.settle(PATIENCE)
     assert await stage.asked("cancel") == []
 
 

@@ -25,7 +25,8 @@ def new_docket(url: str, slots: int) -> tuple[Docket, Limits]:
     address, _, query = url.partition("?")
     scheme, colon, _ = address.partition("://")
     if not colon or scheme not in _SCHEMES:
-        raise InvalidArgument(f"Docket needs a Redis, and {scheme or 'this'}:// is none; use redis://host:6379/0.")
+        shown = f"{scheme}://" if colon and scheme.isalnum() else "this"  # which may hold a password
+        raise InvalidArgument(f"Docket needs a Redis, and {shown} is none; use redis://host:6379/0.")
     options = dict(parse_qsl(query))
     name = options.pop("prefix", DEFAULT_NAME)
     limits = Limits(per_tool=_number(options, "per_tool"), per_owner=_number(options, "per_owner"))

@@ -13,7 +13,7 @@ from coatcheck.couriers.schedule import not_before
 from coatcheck.couriers.trouble import Trouble
 from coatcheck.engine import Engine
 from coatcheck.errors import StoreError
-from coatcheck.task import Task
+from coatcheck.task import Position, Task
 
 _LONG_POLL_SECONDS = 60.0
 _PAUSE_SECONDS, _TASKS_PER_SECOND = 0.5, 1000
@@ -37,6 +37,8 @@ class Outbox:
         self._cancelled: list[str] = []
         self._has_new = asyncio.Event()
         self._poll: asyncio.Future[Sequence[Task]] | None = None
+        self._place: Position | None = None
+        """How far it was looked behind those in front. None: to begin with the newest."""
         self._trouble = Trouble("Cannot give tasks to Docket, so they wait")
 
     def put(self, task: Task) -> None:
@@ -57,13 +59,16 @@ class Outbox:
         limit = _BATCH
         while True:
             waiting: Sequence[Task] = ()
+            behind = 0
             try:
                 waiting = await self._waiting(limit)
                 await self._give_missing(waiting)
+                if len(waiting) == limit:
+                    behind = await self._look_behind(waiting[-1].position)
             except Exception as error:
                 self._trouble.begin(error)
             limit = min(len(waiting) + _BATCH, _MOST)  # what Docket has is in front for as long as it waits there
-            await asyncio.sleep(max(_PAUSE_SECONDS, len(waiting) / _TASKS_PER_SECOND))
+            await asyncio.sleep(max(_PAUSE_SECONDS, (len(waiting) + behind) / _TASKS_PER_SECOND))
 
     def look_anew(self) -> None:
         """There are other tools to look for."""
@@ -128,6 +133,21 @@ class Outbox:
         ]
         if missing or stuck:
             await self._give(missing, again=stuck)
+
+    async def _look_behind(self, front: Position) -> int:
+        """Do the same for some of those behind the front, which Docket may keep waiting for hours; return how many rows
+        that took. Each time it goes on where it was, from the newest to the front.
+        """
+        tools, read = self._tools(), 0
+        while read < _MOST:
+            page = await self._engine.list_all(after=self._place, limit=_BATCH)
+            read += len(page)
+            await self._give_missing([task for task in page if task.is_waiting and task.call.full_name in tools])
+            self._place = page[-1].position if page and page[-1].position > front else None
+            if self._place is None:
+                break
+            await asyncio.sleep(0)  # some stores read in place, and whoever else is here would have to wait
+        return read
 
     async def _states(self, tasks: Sequence[Task]) -> list[bytes | None]:
         """Return what Docket says of these. Not by its own method, which would unpickle what it finds."""

@@ -95,7 +95,11 @@ def _text(value: Any) -> str | None:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value < math.inf else None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if 0 <= number < math.inf else None
 
 
 def _questions(value: Any) -> dict[str, JobQuestion]:

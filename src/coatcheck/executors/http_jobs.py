@@ -11,13 +11,16 @@ from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
-from coatcheck.errors import InvalidArgument
+from coatcheck.errors import CoatcheckError, InvalidArgument
 from coatcheck.executor import ExecutorUnavailable, JobNotFound, JobRefused, JobRequest, JobStatus
 from coatcheck.executors.fields import Fields
 from coatcheck.executors.wire import Answer, Wire, check_headers
 
 Headers = Mapping[str, str] | Callable[[], Awaitable[Mapping[str, str]]]
-"""Headers of every request, or what returns them: asked before each, so that tokens may be renewed."""
+"""Headers of every request, or what returns them: asked before each, so that tokens may be renewed.
+
+An error of its own is not shown, and it is asked again; a JobRefused is final.
+"""
 _NO_ADDRESS = "The URL of a job API must be like 'https://jobs.example.com/v1'."
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -103,7 +106,8 @@ class HttpJobs:
         keyed = {"idempotency-key": request.key}
         answer = await self._ask(self._routes.submit, key=request.key, body=self._write(request), more=keyed)
         if answer.status == 409:  # it is there already, or just being made
-            if found := await self.attach(request.key):
+            said = answer.said_or_nothing()
+            if found := await self.attach(request.key) if self._routes.attach else self._fields.job_id(said):
                 return found
             raise ExecutorUnavailable(self._words(answer), answer.retry_after)
         if not answer.is_success:
@@ -157,9 +161,19 @@ class HttpJobs:
     ) -> Answer:
         method, _, path = route.partition(" ")
         quoted = {name: quote(value, safe="") for name, value in names.items()}
-        headers = await self._headers() if callable(self._headers) else self._headers
+        headers = await self._made(self._headers) if callable(self._headers) else self._headers
         url = self._url + path.format_map(quoted)
         return await self._wire.ask(method, url, {**headers, **(more or {})}, body, wait)
+
+    async def _made(self, make: Callable[[], Awaitable[Mapping[str, str]]]) -> Mapping[str, str]:
+        """Return the headers. That they cannot be had just now is nothing to give up a job for."""
+        try:
+            return await make()
+        except CoatcheckError:
+            raise
+        except Exception as error:  # whose words may show a secret
+            what = f"The headers for {self._name} cannot be had just now ({type(error).__name__})"
+            raise ExecutorUnavailable(what) from error
 
     def _require(self, answer: Answer) -> None:
         """Raises what an answer means that is none, for a job that is under way.

@@ -64,7 +64,7 @@ class JobRun:
 
     def is_left_behind(self, error: BaseException) -> bool:
         """Whether there may be a job to be stopped, now that the run has ended with an error."""
-        return not self._is_over and not isinstance(error, LeaseLost)
+        return not (self._is_over or isinstance(error, LeaseLost) or _is_completed(error))
 
     async def part(self, error: BaseException) -> None:
         """Stop the job; unless the task goes on, and another worker will want it."""
@@ -186,7 +186,7 @@ async def _has_ended(context: TaskContext) -> bool:
             await context.note("")
             await context.flush()
         except AlreadyFinished as error:
-            return error.status != Status.COMPLETED
+            return not _is_completed(error)
         except TaskNotFound:
             return True
         except Refused:
@@ -194,7 +194,11 @@ async def _has_ended(context: TaskContext) -> bool:
         except StoreError as error:
             logger.debug("Looking again: %s", error)
         await asyncio.sleep(_PROBE_SECONDS)
-    return True
+    return context.task.status is not Status.COMPLETED
+
+
+def _is_completed(error: BaseException) -> bool:
+    return isinstance(error, AlreadyFinished) and error.status == Status.COMPLETED
 
 
 def _failed(error: JobError) -> ToolFailed:

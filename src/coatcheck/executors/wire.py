@@ -33,7 +33,7 @@ class Answer:
     content: bytes
     retry_after: float | None
     tag: str | None
-    """Its `ETag`."""
+    """Its `ETag`, if it can be sent back."""
 
     @property
     def is_success(self) -> bool:
@@ -113,9 +113,9 @@ class Wire:
                 raise ExecutorUnavailable(f"{where} was answered with HTTP {status}", retry_after)
             if response.has_redirect_location:
                 raise JobRefused(f"{where} is redirected, which is not followed; use the address it leads to")
-            return Answer(
-                status, where, await self._content(response, where), retry_after, response.headers.get("etag")
-            )
+            tag = response.headers.get("etag")
+            content = await self._content(response, where)
+            return Answer(status, where, content, retry_after, tag if tag and tag.isascii() else None)
         finally:
             await response.aclose()
 
