@@ -114,8 +114,9 @@ def new_launcher(app: object, name: str, *, store: str, home: str) -> Launcher:
 
 
 def without_password(url: str) -> str:
-    """Return a store's URL as it may be shown."""
-    return re.sub(r"//([^@:/]*):[^@]*@", r"//\1:***@", url) if isinstance(url, str) else url  # pyright: ignore[reportUnnecessaryIsInstance]
+    """Return a store's URL, or its repr, as it may be shown: rather too little of one that is none than a password."""
+    shown = re.sub(r"(?i)(password=)[^&]*?(?=&|'?\Z)", r"\1***", url)
+    return re.sub(r"(?s)^((?:(?:[^:/?#@]*:)?//)?[^:@]*):(?!//).*@", r"\1:***@", shown)
 
 
 def tool(
@@ -174,13 +175,15 @@ def _split(url: str) -> Any:
         parts = None
     if parts is None or parts.scheme not in ("memory", "sqlite", *_DRIVEN):
         raise BadStoreURL(
-            f"{without_password(url)!r} names no store; use sqlite:///path/to/tasks.db, redis://, postgresql://"
+            f"{without_password(repr(url))} names no store; use sqlite:///path/to/tasks.db, redis://, postgresql://"
             " or memory://."
         )
     if parts.scheme in _DRIVEN:
         return parts
     if parts.query or parts.fragment or parts.netloc or (parts.scheme == "memory" and parts.path):
-        raise BadStoreURL(f"{url!r} has parts that mean nothing here; use memory:// or sqlite:///path/to/tasks.db.")
+        raise BadStoreURL(
+            f"{without_password(repr(url))} has parts that mean nothing here; use memory:// or sqlite:///path/to/tasks.db."
+        )
     return parts
 
 

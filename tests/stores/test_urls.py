@@ -10,6 +10,7 @@ import pytest
 from coatcheck import BadStoreURL, open_store
 from coatcheck.errors import StoreUnavailable
 from coatcheck.testing.builders import a_task
+from coatcheck.wiring import without_password
 
 pytestmark = pytest.mark.anyio
 
@@ -17,6 +18,48 @@ pytestmark = pytest.mark.anyio
 async def keep_one_task(url: str) -> None:
     async with open_store(url) as store:
         await store.insert(a_task())
+
+
+SECRET = "sEcret"
+WITH_SECRETS = (
+    "mysql://app:sEcret@host/db",
+    "mysql://app:p@sEcret@host/db",
+    "mysql://app:p/?#@sEcret@host/db",
+    "mysql://:sEcret@host/db",
+    "mysql://[:sEcret@host/db",
+    "mysql://host/db?user=app&password=sEcret&x=1",
+    "mysql://host/db?sslpassword=p@sEcret#1",
+    "mysql://app:sEcret@host/db?sentinel_password=sEcret",
+    "sqlite://app:sEcret@host/tasks.db",
+    "sqlite:///tasks.db?password=sEcret",
+    "mysql:/app:sEcret@host/db",
+    "//app:sEcret@host/db",
+    "app:sEcret@host/db",
+    ":sEcret@host",
+    b"mysql://app:sEcret@host/db",
+)
+
+
+@pytest.mark.parametrize("url", WITH_SECRETS, ids=repr)
+async def test_a_refusal_shows_no_password(url: Any) -> None:
+    with pytest.raises(BadStoreURL) as refusal:
+        await keep_one_task(url)
+    assert SECRET not in str(refusal.value)
+    assert "***" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis+sentinel://:x@s1:1,s2:2/service/0?prefix=app", "redis+sentinel://:***@s1:1,s2:2/service/0?prefix=app"),
+        ("postgresql://app@db:5432/app?schema=tasks", "postgresql://app@db:5432/app?schema=tasks"),
+        ("postgresql://app@db/app?sslpassword=x&schema=tasks", "postgresql://app@db/app?sslpassword=***&schema=tasks"),
+        ("sqlite:////var/lib/a@b.db", "sqlite:////var/lib/a@b.db"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_what_is_no_password_is_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown
 
 
 async def test_a_path_after_three_slashes_is_relative_to_the_working_folder(
