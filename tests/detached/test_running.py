@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -51,7 +54,17 @@ async def test_what_the_tool_says_is_in_a_log_for_nobody_else_to_read(
     assert (log.stat().st_mode & 0o777, log.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-async def test_logs_of_a_month_ago_are_forgotten(engine: Engine, worker: Worker, tmp_path: Path) -> None:
+async def test_logs_of_a_month_ago_are_forgotten_beside_the_event_loop(
+    engine: Engine, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glob, lookers = Path.glob, list[threading.Thread]()
+
+    def noted(path: Path, pattern: str) -> Generator[Path]:
+        if path.name == "tasks.db.logs":
+            lookers.append(threading.current_thread())
+        return glob(path, pattern)
+
+    monkeypatch.setattr(Path, "glob", noted)
     logs = tmp_path / "tasks.db.logs"
     logs.mkdir()
     for name in ("old.log", "old.txt", "new.log"):
@@ -59,7 +72,22 @@ async def test_logs_of_a_month_ago_are_forgotten(engine: Engine, worker: Worker,
     for name in ("old.log", "old.txt"):
         os.utime(logs / name, (0, 0))
     task = await engine.finished(await worker.submit("where"), PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        while (logs / "old.log").exists():  # noqa: ASYNC110, as no event tells us
+            await asyncio.sleep(0.002)
+    assert threading.main_thread() not in lookers
     assert {path.name for path in logs.iterdir()} == {"old.txt", "new.log", f"{task.id}.log"}
+
+
+async def test_the_log_of_a_task_that_is_run_again_is_not_old(engine: Engine, url: str, tmp_path: Path) -> None:
+    task = await engine.submit("where")
+    log = tmp_path / "tasks.db.logs" / f"{task.id}.log"
+    log.parent.mkdir()
+    log.write_text("said a month ago\n")
+    os.utime(log, (0, 0))
+    async with Worker(engine, tools(url), grace=PATIENCE):
+        await engine.finished(task, PATIENCE)
+    assert log.read_text().startswith("said a month ago\n")
 
 
 async def test_a_tool_that_fails_fails_its_task(engine: Engine, worker: Worker) -> None:

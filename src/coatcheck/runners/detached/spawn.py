@@ -38,6 +38,7 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def _reap(self) -> None:
+        _forget_old(self.log.parent)  # which takes a while where there are many
         code = self._process.wait()
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._settle, code)
@@ -97,15 +98,15 @@ def our_python() -> str:
 def _open_log(log: Path) -> int:
     """Nobody else may read what tools say."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not log.exists():
-        _forget_old(log.parent)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(log, flags, 0o600)
+    descriptor = os.open(log, flags, 0o600)
+    os.utime(descriptor)  # one that is written to again is not old
+    return descriptor
 
 
 def _forget_old(logs: Path) -> None:
     oldest = time.time() - _KEEP_LOGS_SECONDS
-    for log in logs.glob("*.log"):
-        with suppress(OSError):
+    with suppress(OSError):  # whoever else looks after them may be quicker
+        for log in logs.glob("*.log"):
             if log.stat().st_mtime < oldest:
-                log.unlink()
+                log.unlink(missing_ok=True)
