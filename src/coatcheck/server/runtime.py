@@ -78,6 +78,7 @@ class Runtime:
         self._settings, self._tools = settings, tools
         self._guests = 0
         self._host: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._running: Running | None = None
         self._launch: Callable[[], Launcher] | None = None
 
@@ -123,6 +124,8 @@ class Runtime:
     @asynccontextmanager
     async def serve(self, server: MCPServer[Any]) -> AsyncGenerator[Any]:
         """Keep engine and worker running meanwhile. Yields the state of the author's lifespan."""
+        while self._leaving and not self._leaving.done():
+            await asyncio.wait((self._leaving,))  # what a lifespan has opened is closed before it is opened anew
         self._guests += 1
         try:
             if self._host is None:
@@ -133,12 +136,17 @@ class Runtime:
         finally:
             self._guests -= 1
             if self._guests == 0:
-                host, self._host = self._host, None
-                if self._running:
-                    self._running.end_streams_now()
-                    self._running.closing.set()
-                if host:
-                    await asyncio.gather(host, return_exceptions=True)
+                await self._leave()
+
+    async def _leave(self) -> None:
+        self._leaving, self._host = self._host, None
+        if self._running:
+            self._running.end_streams_now()
+            self._running.closing.set()
+        elif self._leaving:
+            self._leaving.cancel()  # nobody waits any more for what is still being started
+        if self._leaving:
+            await asyncio.gather(self._leaving, return_exceptions=True)
 
     async def _live(self, server: MCPServer[Any], ready: asyncio.Future[Running]) -> None:
         try:
@@ -151,6 +159,7 @@ class Runtime:
             if ready.done():
                 raise
             ready.set_exception(error)
+            ready.exception()  # looked at in any case, or asyncio complains where nobody waits any more
         finally:
             self._running = None
 
