@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Set
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +15,8 @@ from coatcheck.context import TaskContext
 from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument, Refused, StoreError, TaskNotFound, ToolFailed
 from coatcheck.lifecycle import Completed, Failed, Released, Renewed, WorkerEvent
-from coatcheck.payload import decode, encode
-from coatcheck.policy import duration
+from coatcheck.payload import decode, encode, text
+from coatcheck.policy import Policy, duration
 from coatcheck.task import Failure, Task
 from coatcheck.tool import Outcome, Tool
 
@@ -23,6 +24,8 @@ logger = logging.getLogger("coatcheck")
 
 _RETRY_SECONDS = 1.0
 _HEAD_START_SECONDS = 0.005
+_LAST_SECONDS = 5.0
+"""For writing outcomes when a worker stops, beyond what work has to unwind: the store may be away."""
 
 
 class Execution:
@@ -83,6 +86,13 @@ class Execution:
         reason = "The worker was shut down before the tool had finished, and the tool is not resumable"
         self.stop(Released(self._attempt) if self._context.task.resumable else self._failed(Failure(message=reason)))
 
+    def drop(self) -> None:
+        """Try no longer to write the outcome; nothing is left to do then."""
+        if self._report_task:
+            self._report_task.cancel()
+        else:
+            self._finish(None)
+
     def _park(self) -> None:
         self.stop(Released(self._attempt))
 
@@ -142,9 +152,9 @@ class Execution:
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, ToolFailed):
             data = UNSET if error.data is None else encode(error.data)
-            return Failure(message=error.message, code=error.code, data=data)
+            return Failure(message=text(error.message), code=error.code, data=data)
         logger.warning("Tool %s failed", self._tool.name, exc_info=error)
-        return Failure(message=f"{type(error).__name__}: {error}")
+        return Failure(message=f"{type(error).__name__}: {text(error)}")
 
     def _failed(self, failure: Failure) -> Failed:
         return Failed(self._attempt, failure, self._engine.policy.retention)
@@ -202,3 +212,23 @@ class Execution:
         while (left := limit.total_seconds() + self._context.seconds_waited() - (loop.time() - started)) > 0:  # noqa: ASYNC110
             await asyncio.sleep(max(left, 1.0) if self._context.is_asking else left)
         self.stop(self._failed(Failure(message=f"Tool {self._tool.name} took longer than its {limit} and was stopped")))
+
+
+async def wind_up(runs: Set[Execution], over: Callable[[], Awaitable[object]], policy: Policy) -> None:
+    """Hand what still runs to others, or fail it if it may not be run again; and return once all is `over`.
+
+    What cannot be written by then, because the store is away, is left to whoever sees that the lease has run out.
+    """
+    for execution in list(runs):
+        execution.give_up()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(over(), policy.unwind.total_seconds() + _LAST_SECONDS)
+    if runs:
+        logger.error(
+            "Stopped without writing the outcomes of %d tasks, as the store is away; they count as lost once their "
+            "leases have run out",
+            len(runs),
+        )
+    for execution in list(runs):
+        execution.drop()
+    await over()

@@ -42,8 +42,16 @@ def canonical(payload: Payload) -> bytes:
     return _canonical.encode(decode(payload))
 
 
+def text(said: object) -> str:
+    """Return what something says of itself, as it can be written, also if it fails to say anything."""
+    try:
+        return _without_surrogates(str(said))
+    except Exception:
+        return f"(a {type(said).__name__} that cannot be read)"
+
+
 def _without_surrogates(value: Any) -> Any:
-    """Tools pass on text they did not write; half a surrogate pair must not cost them their result."""
+    """Tools pass on text they did not write; half a surrogate pair must not cost them their outcome."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()

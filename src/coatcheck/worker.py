@@ -14,7 +14,7 @@ import msgspec
 
 from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument, StoreError
-from coatcheck.execution import Execution
+from coatcheck.execution import Execution, wind_up
 from coatcheck.liveness import name_worker
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, duration
@@ -152,9 +152,7 @@ class Worker:
             logger.info("Stopping; %d running tasks have %g seconds to finish", len(self._runs), seconds)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), self._grace.total_seconds())
-        for execution in list(self._runs):
-            execution.give_up()
-        await self._is_idle.wait()
+        await wind_up(self._runs, self._is_idle.wait, self._engine.policy)
 
     async def _submit_claimed(
         self,

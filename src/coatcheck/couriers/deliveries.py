@@ -15,7 +15,7 @@ from coatcheck.couriers.limits import Limits
 from coatcheck.couriers.schedule import not_before
 from coatcheck.couriers.trouble import Trouble
 from coatcheck.engine import Engine
-from coatcheck.execution import Execution
+from coatcheck.execution import Execution, wind_up
 from coatcheck.task import Task
 from coatcheck.tool import Tool
 
@@ -91,11 +91,12 @@ class Deliveries:
             await asyncio.wait(jobs, timeout=grace)
         left = set(self._under_way)
         self._is_giving_up = True
-        for execution in list(self._runs):
-            execution.give_up()
+        await wind_up(self._runs, self._all_over, self._engine.policy)
+        return left
+
+    async def _all_over(self) -> None:
         if jobs := self.under_way:
             await asyncio.wait(jobs)
-        return left
 
     async def _carry_out(self, task: Task) -> None:
         tool = self.tools.get(task.call.full_name)

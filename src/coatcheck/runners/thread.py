@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from coatcheck.context import TaskContext
-from coatcheck.payload import Payload
+from coatcheck.payload import Payload, text
 from coatcheck.sync_context import Stopped, SyncContext
 from coatcheck.tool import Work
 
@@ -35,7 +35,7 @@ async def run_in_thread(context: TaskContext, function: Callable[[ThreadLink], A
         try:
             result, error = function(link), None
         except StopIteration as raised:  # no future can carry this one
-            result, error = None, RuntimeError(f"StopIteration: {raised}")
+            result, error = None, RuntimeError(f"StopIteration: {text(raised)}")
         except BaseException as raised:
             result, error = None, raised
         if not loop.is_closed():
