@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -81,6 +83,47 @@ def burn(ctx: SyncContext) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         time.sleep(0.01)
+
+
+def hold(ctx: SyncContext, gate: str) -> str:
+    """Go on once there is a line to read."""
+    say("holding", os.getpid())
+    _pass(gate)
+    return "done"
+
+
+class SlowToLoad:
+    """A tool whose process needs a line to read before it can begin."""
+
+    def __init__(self, gate: str) -> None:
+        self._gate = gate
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        say("loading", os.getpid())
+        _pass(state["_gate"])
+
+    def __call__(self, ctx: SyncContext) -> str:
+        return "done"
+
+
+def employ(ctx: SyncContext, *, words: str = "") -> None:
+    """Start a process that sleeps, and wait for it."""
+    with subprocess.Popen(["sh", "-c", f"{words} echo; exec sleep 600"], stdout=subprocess.PIPE) as started:
+        assert started.stdout
+        started.stdout.readline()
+        say("started", started.pid)
+
+
+def ignore(ctx: SyncContext) -> None:
+    """Do not listen to those who want it to end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say("started", os.getpid())
+    time.sleep(600)
+
+
+def _pass(gate: str) -> None:
+    with open(gate) as opened:
+        opened.readline()
 
 
 async def _take(task: Task, log: str, number: int) -> dict[str, int]:
@@ -188,12 +231,23 @@ async def work(url: str, trap: str = NEVER, slots: str = "64") -> None:
         await asked_to_stop.wait()
 
 
-async def work_in_process(url: str) -> None:
-    """Be a worker whose one task runs in a process of its own."""
-    tools = [tool(burn, runs="process")]
-    async with open_engine(url, policy=POLICY) as engine, Worker(engine, tools) as worker:
-        await worker.submit("burn")
-        await asyncio.Event().wait()
+async def work_in_process(url: str, name: str = "burn", gate: str = "") -> None:
+    """Be a worker whose one task runs in a process of its own, until asked to stop."""
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+    functions: dict[str, Callable[..., Any]] = {
+        "burn": burn,
+        "hold": partial(hold, gate=gate),
+        "load": SlowToLoad(gate),
+        "employ": employ,
+        "employ-stubborn": partial(employ, words="trap '' TERM;"),
+        "ignore": ignore,
+    }
+    tools = [tool(functions[name], name=name, runs="process")]
+    async with open_engine(url, policy=POLICY) as engine, Worker(engine, tools, grace=60) as worker:
+        await worker.submit(name)
+        await asked_to_stop.wait()
 
 
 async def stall(url: str, kind: str, manner: str) -> None:

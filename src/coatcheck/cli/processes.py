@@ -35,7 +35,8 @@ class Processes:
         os.environ.setdefault(STATE_KEY_VARIABLE, secrets.token_hex(32))
         for sig in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sig, self._stop)
-        self._children = [self._start() for _ in range(count)]
+        for _ in range(count):
+            self._start()
         while self._children:
             wait([child.sentinel for child in self._children], timeout=_LOOK_SECONDS)
             for child in [child for child in self._children if child.exitcode is not None]:
@@ -43,18 +44,21 @@ class Processes:
                 self._replace(child)
         return 0
 
-    def _start(self) -> SpawnProcess:
+    def _start(self) -> None:
+        if self._is_stopping:
+            return
         child = multiprocessing.get_context("spawn").Process(target=_child, args=self._arguments)
         child.start()
-        return child
+        self._children.append(child)
+        if self._is_stopping:  # told while this one was being started, and not yet among those to tell
+            child.terminate()
 
     def _replace(self, child: SpawnProcess) -> None:
         if self._is_stopping:
             return
         logger.error("Process %s ended with exit code %s; starting another", child.pid, child.exitcode)
         time.sleep(_RESTART_SECONDS)
-        if not self._is_stopping:
-            self._children.append(self._start())
+        self._start()
 
     def _stop(self, sig: int, frame: FrameType | None) -> None:
         self._is_stopping = True

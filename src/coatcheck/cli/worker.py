@@ -84,12 +84,16 @@ def _load(target: str) -> tuple[MCPServer[Any], Tasks]:
 
 
 async def _work(server: MCPServer[Any], tasks: Tasks) -> None:
-    """Work until told to stop; then give running tasks their grace. Told twice, end at once."""
+    """Work until told to stop; then give running tasks their grace. Ctrl-C once more: end at once.
+
+    SIGTERM is not counted: who stops a whole group tells this process, and so does the one that is told beside it.
+    """
     loop, told = asyncio.get_running_loop(), asyncio.Event()
 
     def tell(number: signal.Signals) -> None:
         told.set()
-        loop.remove_signal_handler(number)
+        if number is signal.SIGINT:
+            loop.remove_signal_handler(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, tell, number)
