@@ -52,10 +52,11 @@ class Walk:
         for owner in (*_OWNERS, EVERYONE):
             for is_held in (True, False):
                 await self._same("list", Query(owner=owner, is_held=is_held, limit=1000))
-                await self._same("list", Query(owner=owner, is_held=is_held, limit=3))
+                await self._same_pages(Query(owner=owner, is_held=is_held, limit=3))
         for tools in (_TOOLS, _TOOLS[:1]):
             for is_for_others in (True, False):
-                await self._same("waiting", tools, limit=100, timeout=0, is_for_others=is_for_others)
+                for limit in (3, 100):
+                    await self._same("waiting", tools, limit=limit, timeout=0, is_for_others=is_for_others)
         for moment in (NOW, NOW + _LONG / 2, NOW + 2 * _LONG):
             await self._same("overdue", moment, limit=1000, in_order=False)
         for task_id in self._tasks:
@@ -96,16 +97,24 @@ class Walk:
         assert outcome == expected
         return outcome
 
-    async def _same(self, method: str, *values: Any, in_order: bool = True, **more: Any) -> None:
+    async def _same_pages(self, query: Query) -> None:
+        while page := await self._same("list", query):
+            query = replace(query, after=page[-1].position)
+
+    async def _same(self, method: str, *values: Any, in_order: bool = True, **more: Any) -> Any:
         said, expected = [await getattr(store, method)(*values, **more) for store in (self._store, self._model)]
         if not in_order:
             said, expected = ({task.id: task for task in tasks} for tasks in (said, expected))
         assert said == expected or list(said) == list(expected)
+        return said
 
     def _new(self) -> Task:
         self._made += 1
-        task = a_task(f"{self._made}", self._chance.choice(_OWNERS), tool=self._chance.choice(_TOOLS))
-        return self._in_any_state(replace(task, created_at=NOW - self._chance.random() * _LONG))
+        tool, age = self._chance.choice(_TOOLS), self._chance.random()
+        if tool == _TOOLS[0]:  # some of one moment; of two tools it is open which comes first then
+            age = self._chance.choice((age, self._chance.randrange(3) / 3))
+        task = a_task(f"{self._made}", self._chance.choice(_OWNERS), tool=tool)
+        return self._in_any_state(replace(task, created_at=NOW - age * _LONG))
 
     def _in_any_state(self, task: Task) -> Task:
         status = self._chance.choice((Status.WORKING, Status.WORKING, Status.INPUT_REQUIRED, Status.COMPLETED))

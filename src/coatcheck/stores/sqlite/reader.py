@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from coatcheck.task import Entry, Position, Task
 
 logger = logging.getLogger("coatcheck")
 
-_NEWEST_FIRST = "order by created_at desc, id desc"
-_OLDEST_FIRST = "order by created_at, id"
+_NEWEST_FIRST, _OLDEST_FIRST = "desc", "asc"
 _MOST_BRANCHES = 250  # SQLite allows 500 in a compound select
 _Range = tuple[str, tuple[object, ...]]
 """A condition that one index answers in order, and its values."""
+_Row = tuple[Any, ...]
+_ID, _CREATED_AT = 0, 3
+_by_position = itemgetter(_CREATED_AT, _ID)
 _KEY_IDS = (  # hops from one id to the next, where `distinct` would read the whole index
     "with recursive k(x) as (select min(sealed_by) from {0} where sealed_by is not null union all"
     " select (select min(sealed_by) from {0} where sealed_by > x) from k where x is not null)"
@@ -126,16 +129,33 @@ class Reader:
             if len(self._unreadable) == unreadable:
                 return found[:limit]
 
-    def _best_of(self, ranges: Sequence[_Range], order: str, limit: int) -> Sequence[Task]:
-        """Read the first tasks of several index ranges at once: each in order, none further than needed."""
-        branch = "select * from (select number from task where {} {} limit {})"
-        numbers = " union all ".join(branch.format(condition, order, int(limit)) for condition, _ in ranges)
+    def _best_of(self, ranges: Sequence[_Range], direction: str, limit: int) -> Sequence[Task]:
+        """Read the first tasks of several index ranges at once: each in order, none further than needed.
+
+        The indexes know when tasks were made, but not their ids. Those matter at the end of the page only.
+        """
+        rows = self._first_of(ranges, ("created_at",), direction, limit + 1)
+        if len(rows) > limit and rows[limit - 1][_CREATED_AT] == rows[limit][_CREATED_AT]:
+            rows = self._first_of(ranges, ("created_at", "id"), direction, limit)
+        rows.sort(key=_by_position, reverse=direction == _NEWEST_FIRST)
+        return self._loaded(rows[:limit])
+
+    def _first_of(self, ranges: Sequence[_Range], keys: Sequence[str], direction: str, limit: int) -> list[_Row]:
+        end = f"order by {', '.join(f'{key} {direction}' for key in keys)} limit {int(limit)}"
+        branch = f"select * from (select number, {', '.join(keys)} from task where {{}} {end})"
+        numbers = " union all ".join(branch.format(condition) for condition, _ in ranges)
         values = [value for _, values in ranges for value in values]
-        return self._tasks(f"where number in ({numbers}) {order} limit ?", *values, limit)
+        return self._rows(
+            "select id, owner, body, created_at"
+            f" from (select number as n from ({numbers}) {end}) cross join task on number = n",
+            values,
+        )
 
     def _tasks(self, where: str, *values: object) -> list[Task]:
-        rows = self._rows(f"select id, owner, body from task {where}", values)
-        return [task for row in rows if (task := self._load(*row))]
+        return self._loaded(self._rows(f"select id, owner, body from task {where}", values))
+
+    def _loaded(self, rows: Sequence[_Row]) -> list[Task]:
+        return [task for row in rows if (task := self._load(*row[:3]))]
 
     def _load(self, task_id: str, owner: str | None, body: bytes) -> Task | None:
         """Return one of many tasks. One that cannot be read must not hide the others."""
@@ -147,7 +167,7 @@ class Reader:
                 logger.error("Task %s is passed over: %s", task_id, error)
             return None
 
-    def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    def _rows(self, statement: str, values: Sequence[object]) -> list[_Row]:
         try:
             self._share_snapshot()
             return self._cursor.execute(statement, values).fetchall()
