@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 import msgspec
+import psutil
 import uvloop
 
 from benchmarks import databases
@@ -41,28 +43,34 @@ class Shelf(NamedTuple):
     """Of tasks of the busy owner, with a page of older ones each."""
 
 
+class Wanted(NamedTuple):
+    """What one caller asks for."""
+
+    id: str
+    position: Position
+
+
 class Read(NamedTuple):
     name: str
-    once: Callable[[Shelf], Awaitable[int]]
+    once: Callable[[Store, Wanted], Awaitable[int]]
     """Read, and return how many tasks came."""
     expected: int
 
 
-async def _get(shelf: Shelf) -> int:
-    return await shelf.store.get(random.choice(shelf.ids)) is not None
+async def _get(store: Store, wanted: Wanted) -> int:
+    return await store.get(wanted.id) is not None
 
 
-async def _page(shelf: Shelf) -> int:
-    query = Query(owner=OWNER, after=random.choice(shelf.positions), limit=_PAGE)
-    return len(await shelf.store.list(query))
+async def _page(store: Store, wanted: Wanted) -> int:
+    return len(await store.list(Query(owner=OWNER, after=wanted.position, limit=_PAGE)))
 
 
-async def _waiting(shelf: Shelf) -> int:
-    return len(await shelf.store.waiting([TOOL], limit=_OFFERED, timeout=0))
+async def _waiting(store: Store, wanted: Wanted) -> int:
+    return len(await store.waiting([TOOL], limit=_OFFERED, timeout=0))
 
 
-async def _overdue(shelf: Shelf) -> int:
-    return len(await shelf.store.overdue(datetime.now(UTC), limit=2 * LATE))
+async def _overdue(store: Store, wanted: Wanted) -> int:
+    return len(await store.overdue(datetime.now(UTC), limit=2 * LATE))
 
 
 READS = (
@@ -76,7 +84,9 @@ READS = (
 def run(settings: Settings) -> list[Line]:
     sizes = (50_000, 10_000, 1000) if settings.is_quick else (1_000_000, 100_000, 1000)
     lines: list[Line] = []
-    for start in (partial(databases.sqlite, settings.folder), databases.redis, databases.postgres):
+    buffers = psutil.virtual_memory().total // 4 // 2**20  # what its documentation advises; its default is 128 MB
+    postgres = partial(databases.postgres, f"shared_buffers={buffers}MB")
+    for start in (partial(databases.sqlite, settings.folder), databases.redis, postgres):
         with start() as database:
             lines += uvloop.run(compare(settings, database, sizes))
     return lines
@@ -135,12 +145,20 @@ def _told(size: int, rounds: Sequence[Round]) -> str:
 
 
 async def _read(shelf: Shelf, read: Read, count: int) -> Spent:
+    left = iter(_drawn(shelf, count))
+
     async def caller() -> None:
-        for _ in range(count // CALLERS):
-            if (found := await read.once(shelf)) != read.expected:
+        for wanted in left:
+            if (found := await read.once(shelf.store, wanted)) != read.expected:
                 raise RuntimeError(f"{read.name}: {found} tasks came, not {read.expected}")
 
     return await spent(count, together([caller() for _ in range(CALLERS)]))
+
+
+def _drawn(shelf: Shelf, count: int) -> list[Wanted]:
+    """Draw at random. They are copies, as new as from a network: to look for one of a million costs a caller, too."""
+    wanted = [Wanted(random.choice(shelf.ids), random.choice(shelf.positions)) for _ in range(count)]
+    return pickle.loads(pickle.dumps(wanted))
 
 
 @asynccontextmanager

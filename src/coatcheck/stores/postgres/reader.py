@@ -37,13 +37,16 @@ select id, owner, body from (
     )
 ) t order by created_at desc, id desc limit $3
 """
-_LIST_OWNER = """
-select t.id, t.owner, t.body from unnest('{true,false}'::boolean[]) w (is_waiting) cross join lateral (
+_OF_OWNER_BY_STATE = """(
     select id, owner, body, created_at from @.task
-    where scope = $4 and owner is not distinct from $5 and is_waiting = w.is_waiting and (created_at, id) < ($1, $2)
+    where scope = $4 and owner is not distinct from $5 and is_waiting = {} and (created_at, id) < ($1, $2)
     order by created_at desc, id desc limit $3
-) t order by t.created_at desc, t.id desc limit $3
-"""
+)"""
+_LIST_OWNER = f"""
+select id, owner, body from (
+    {_OF_OWNER_BY_STATE.format("true")} union all {_OF_OWNER_BY_STATE.format("false")}
+) t order by created_at desc, id desc limit $3
+"""  # merged as they are read: rows that are not on the page are not looked at
 _HELD = """
 select t.id, t.owner, t.body from @.begun b join @.task t on t.id = b.id
 where b.lease_until is not null and (b.created_at, b.id) < ($1, $2) {}

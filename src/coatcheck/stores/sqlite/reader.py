@@ -141,14 +141,15 @@ class Reader:
         return self._loaded(rows[:limit])
 
     def _first_of(self, ranges: Sequence[_Range], keys: Sequence[str], direction: str, limit: int) -> list[_Row]:
-        end = f"order by {', '.join(f'{key} {direction}' for key in keys)} limit {int(limit)}"
-        branch = f"select * from (select number, {', '.join(keys)} from task where {{}} {end})"
-        numbers = " union all ".join(branch.format(condition) for condition, _ in ranges)
-        values = [value for _, values in ranges for value in values]
+        branches = " union all ".join(
+            f"select number, {', '.join(keys)} from task where {where}" for where, _ in ranges
+        )
+        order = ", ".join(f"{key} {direction}" for key in keys)
         return self._rows(
-            "select id, owner, body, created_at"
-            f" from (select number as n from ({numbers}) {end}) cross join task on number = n",
-            values,
+            "select id, owner, body, created_at from"
+            f" (select number as found from ({branches} order by {order} limit {int(limit)}))"
+            " cross join task on number = found",
+            [value for _, values in ranges for value in values],
         )
 
     def _tasks(self, where: str, *values: object) -> list[Task]:
