@@ -145,7 +145,7 @@ def _told(size: int, rounds: Sequence[Round]) -> str:
 
 
 async def _read(shelf: Shelf, read: Read, count: int) -> Spent:
-    left = iter(_drawn(shelf, count))
+    left = iter(drawn(shelf, count))
 
     async def caller() -> None:
         for wanted in left:
@@ -155,7 +155,7 @@ async def _read(shelf: Shelf, read: Read, count: int) -> Spent:
     return await spent(count, together([caller() for _ in range(CALLERS)]))
 
 
-def _drawn(shelf: Shelf, count: int) -> list[Wanted]:
+def drawn(shelf: Shelf, count: int) -> list[Wanted]:
     """Draw at random. They are copies, as new as from a network: to look for one of a million costs a caller, too."""
     wanted = [Wanted(random.choice(shelf.ids), random.choice(shelf.positions)) for _ in range(count)]
     return pickle.loads(pickle.dumps(wanted))
