@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from docket import Docket
@@ -138,6 +138,23 @@ async def test_a_worker_leaves_what_it_does_not_know_to_one_that_does_and_says_s
     (said,) = caplog.messages
     assert "waits for a worker that knows act; this one knows no tool of that name" in said
     assert ignorant.name != server.name
+
+
+async def test_what_docket_keeps_for_later_though_its_time_has_come_is_fetched(
+    docket: Docket, node: Node, outcome: Outcome
+) -> None:
+    """As it does with what workers who do not know it have put back again and again."""
+    stage = Stage()
+    stage.may_end.set()
+    server = await node(tool(stage.act), slots=0)
+    task = await server.submit("act")
+    async with docket.redis() as redis, asyncio.timeout(PATIENCE):
+        while not await redis.exists(docket.runs_key(task.id)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    docket.register(stage.act, [FUNCTION])
+    await docket.replace(FUNCTION, datetime.now(UTC) + timedelta(hours=1), task.id)(task.id)
+    await node(tool(stage.act), slots=1)
+    assert result(await outcome(task)) == 1
 
 
 async def test_a_tool_can_be_added_and_removed_while_a_worker_runs(node: Node, outcome: Outcome) -> None:

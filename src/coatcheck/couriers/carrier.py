@@ -50,6 +50,16 @@ class Carrier:
         """Take no more."""
         self._leaving.set()
 
+    def fetch(self, task: Task) -> None:
+        """Carry a task out that Docket keeps for later, if there is a place for it.
+
+        It may have offered it to workers that do not know it, and may do so again: those that wait in the same rhythm
+        are served in the same order. But only Docket counts what may run at once.
+        """
+        is_free = self._worker and self._deliveries.has_room(self._slots)
+        if is_free and not self._leaving.is_set() and (job := self._deliveries.carry_out(task)):
+            self._go_on_without_docket(job)
+
     async def _run(self) -> None:
         # In one task from beginning to end, as it sets context variables.
         worker = Worker(
@@ -121,9 +131,12 @@ class Carrier:
                 assert me
                 me.uncancel()
         if not job.done():
-            self._let_go.add(job)
-            job.add_done_callback(self._regain)
-            self._resize()
+            self._go_on_without_docket(job)
+
+    def _go_on_without_docket(self, job: asyncio.Task[None]) -> None:
+        self._let_go.add(job)
+        job.add_done_callback(self._regain)
+        self._resize()
 
     def _regain(self, job: asyncio.Task[None]) -> None:
         self._let_go.discard(job)

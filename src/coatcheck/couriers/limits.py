@@ -25,6 +25,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{name} must be at least 1, but it is {value}.")
 
+    @property
+    def are_set(self) -> bool:
+        return bool(self.per_tool or self.per_owner)
+
     def of(self, task: Task) -> Iterator[ConcurrencyLimit]:
         """Return what Docket has to count for this task."""
         if self.per_tool:

@@ -25,14 +25,21 @@ _FRESH = timedelta(seconds=1)
 """So long a new task is the business of whoever made it."""
 _BETWEEN_CLAIMS = timedelta(seconds=2)
 """So long Docket may have a task running, of which the row does not know yet, or no longer."""
-_WITH_DOCKET, _RUNNING = (b"queued", b"scheduled"), b"running"
+_QUEUED, _SCHEDULED, _RUNNING = b"queued", b"scheduled", b"running"
 
 
 class Outbox:
     """Docket keeps an id once, so to give it one again does no harm."""
 
-    def __init__(self, docket: Docket, engine: Engine, tools: Callable[[], Collection[str]]) -> None:
-        self._docket, self._engine, self._tools = docket, engine, tools
+    def __init__(
+        self,
+        docket: Docket,
+        engine: Engine,
+        tools: Callable[[], Collection[str]],
+        fetch: Callable[[Task], None],
+    ) -> None:
+        """`fetch` is given what Docket keeps for later, though its time has come."""
+        self._docket, self._engine, self._tools, self._fetch = docket, engine, tools, fetch
         self._new: list[Task] = []
         self._cancelled: list[str] = []
         self._has_new = asyncio.Event()
@@ -125,14 +132,14 @@ class Outbox:
             return
         states = await self._states(due)
         self._trouble.end()
-        missing = [task for task, state in zip(due, states, strict=True) if state not in (*_WITH_DOCKET, _RUNNING)]
-        stuck = [
-            task
-            for task, state in zip(due, states, strict=True)
-            if state == _RUNNING and now - task.updated_at >= _BETWEEN_CLAIMS
-        ]
+        found = list(zip(due, states, strict=True))
+        missing = [task for task, state in found if state not in (_QUEUED, _SCHEDULED, _RUNNING)]
+        stuck = [task for task, state in found if state == _RUNNING and now - task.updated_at >= _BETWEEN_CLAIMS]
         if missing or stuck:
             await self._give(missing, again=stuck)
+        for task, state in found:
+            if state == _SCHEDULED and (not_before(task) or now) <= now:
+                self._fetch(task)
 
     async def _look_behind(self, front: Position) -> int:
         """Do the same for some of those behind the front, which Docket may keep waiting for hours; return how many rows

@@ -69,10 +69,10 @@ class DocketWorker:
         self._tools: dict[str, Tool] = {}
         self._docket, limits = new_docket(url, slots)
         self._deliveries = Deliveries(engine, self.name, limits)
-        self._outbox = Outbox(self._docket, engine, lambda: self._deliveries.tools)
         self._carrier = Carrier(
             self._docket, self._deliveries, name=self.name, slots=slots, lease=duration("lease", lease)
         )
+        self._outbox = Outbox(self._docket, engine, lambda: self._deliveries.tools, self._carrier.fetch)
         self._runs_tasks = slots > 0
         self._is_stopping = True
         for tool in tools:
