@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 
 from coatcheck.cli.processes import Processes
 from tests.cli.app import HOLDING
@@ -36,41 +37,48 @@ async def worker(tmp_path: Path, serve: Serving) -> AsyncGenerator[Served]:
     await started.clean_up()
 
 
+@asynccontextmanager
+async def holding(url: str) -> AsyncGenerator[tuple[Client, str]]:
+    """A client, and a task of it that is being carried out and will not end by itself."""
+    listener = Listener()
+    async with connected(url, listener) as client:
+        task_id = await hand_in(client, "fragile")
+        stream = listening(client, task_id)
+        await listener.hears(1, HOLDING)
+        yield client, task_id
+        stream.cancel()
+
+
+async def says_why_it_failed(client: Client, task_id: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(MCPError, match="shut down before the tool had finished"):
+            await collect(client.session, task_id)
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_a_worker_of_several_processes_has_its_grace_if_all_are_told(
     number: signal.Signals, serve: Serving, worker: Served
 ) -> None:
-    served, listener = await serve("--concurrency", "0", target=HASTY), Listener()
-    async with connected(served.url, listener) as client:
-        fragile = await hand_in(client, "fragile")
-        stream = listening(client, fragile)
-        await listener.hears(1, HOLDING)
+    served = await serve("--concurrency", "0", target=HASTY)
+    async with holding(served.url) as (client, task_id):
         os.killpg(worker.pid, number)
         await worker.says("", having="Stopping; 1 running")
         worker.signal(number)  # which it passes on, as it did before, whoever was quicker then
         assert await worker.ended() == 0
-        async with asyncio.timeout(PATIENCE):
-            with pytest.raises(MCPError, match="shut down before the tool had finished"):
-                await collect(client.session, fragile)
-        stream.cancel()
+        await says_why_it_failed(client, task_id)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_a_server_of_several_processes_has_its_grace_if_all_are_told(
     number: signal.Signals, serve: Serving
 ) -> None:
-    first, listener = await serve("--workers", "2", target=HASTY), Listener()
-    async with connected(first.url, listener) as client:
-        fragile = await hand_in(client, "fragile")
-        stream = listening(client, fragile)
-        await listener.hears(1, HOLDING)
+    first = await serve("--workers", "2", target=HASTY)
+    async with holding(first.url) as (_, task_id):
         os.killpg(first.pid, number)
         assert await first.ended() == 0
-        stream.cancel()
     second = await serve(target=HASTY)
-    async with connected(second.url) as client, asyncio.timeout(PATIENCE):
-        with pytest.raises(MCPError, match="shut down before the tool had finished"):
-            await collect(client.session, fragile)
+    async with connected(second.url) as client:
+        await says_why_it_failed(client, task_id)
 
 
 class StopsWhoStartsIt:

@@ -56,8 +56,7 @@ class Carrier:
         It may have offered it to workers that do not know it, and may do so again: those that wait in the same rhythm
         are served in the same order. But only Docket counts what may run at once.
         """
-        is_free = self._worker and self._deliveries.has_room(self._slots)
-        if is_free and not self._leaving.is_set() and (job := self._deliveries.carry_out(task)):
+        if self._deliveries.has_room(self._slots) and (job := self._deliveries.carry_out(task)):
             self._go_on_without_docket(job)
 
     async def _run(self) -> None:

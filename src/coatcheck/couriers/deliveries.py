@@ -48,7 +48,7 @@ class Deliveries:
 
     def has_room(self, slots: int) -> bool:
         """Whether one more may be carried out without asking Docket, which alone counts what is limited."""
-        return not self.is_closed and not self._limits.are_set and len(self._under_way) < slots
+        return not self._limits.are_set and len(self._under_way) < slots
 
     async def admit(self, delivery: Delivery) -> Task | None:
         """Return the task if it is to be carried out now. None: there is nothing to do.
