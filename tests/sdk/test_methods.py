@@ -105,10 +105,10 @@ async def test_an_error_arrives_with_its_code_message_and_data(way: Way) -> None
     data = {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t"}}, "x": None}
 
     async def refuse(ctx: RequestContext, params: RequestParams) -> HandlerResult:
-        raise MCPError(-32029, "too often", data)
+        raise MCPError(-31429, "too often", data)
 
     async with way(serving(refuse)) as peer:
-        assert await peer.error(METHOD) == {"code": -32029, "message": "too often", "data": data}
+        assert await peer.error(METHOD) == {"code": -31429, "message": "too often", "data": data}
 
 
 # What an interceptor may answer

@@ -317,4 +317,4 @@ async def test_a_limit_is_told_in_the_same_words() -> None:
     async with _both(_furnished(max_unfinished=1, concurrency=0)) as both:
         await both.slow.call("echo", number=1)
         said = await both.post(_call("echo", {"number": 1}))
-    assert said["error"]["code"] == -32029
+    assert said["error"]["code"] == -31429

@@ -158,7 +158,7 @@ async def test_limited_polls_are_counted() -> None:
         task_id = await caller.hand_in("quick")
         await caller.finished(task_id)
         answers = [await caller.post(caller.message("tasks/get", {"taskId": task_id})) for _ in range(30)]
-    assert answers[-1].message()["error"]["code"] == -32029
+    assert answers[-1].message()["error"]["code"] == -31429
 
 
 async def test_a_poll_before_the_server_runs_or_after_is_no_different(server: TaskServer) -> None:

@@ -37,7 +37,7 @@ async def test_anonymous_callers_have_a_limited_number_of_unfinished_tasks_toget
         first, *_ = [await caller.hand_in("endless") for _ in range(3)]
         with pytest.raises(MCPError) as refused:
             await caller.call("endless")
-        assert (refused.value.code, refused.value.error.data) == (-32029, {"unfinished": 3})
+        assert (refused.value.code, refused.value.error.data) == (-31429, {"unfinished": 3})
         assert "3 unfinished tasks" in refused.value.message
         await caller.cancel(first)
         await caller.hand_in("endless")
@@ -88,7 +88,7 @@ async def test_polls_far_beyond_the_interval_are_refused_with_advice(connect: Co
         task_id = await caller.hand_in("endless")
         with pytest.raises(MCPError) as refused:
             await _poll_often(caller, task_id)
-    assert (refused.value.code, refused.value.error.data) == (-32029, {"retryAfterMs": 60_000})
+    assert (refused.value.code, refused.value.error.data) == (-31429, {"retryAfterMs": 60_000})
     assert "subscriptions/listen" in refused.value.message
 
 

@@ -279,7 +279,7 @@ async def test_a_session_has_at_most_sixteen_tasks_under_way(bench: Bench) -> No
         caller, other = await place.http(), await place.http()
         ids = [await caller.hand_in("wait") for _ in range(16)]
         refused = await caller.refusal("tools/call", name="wait", arguments={}, task={})
-        assert refused["code"] == -32029
+        assert refused["code"] == -31429
         assert refused["data"] == {"unfinished": 16}
         assert len((await caller.ask("tasks/list"))["tasks"]) == 16
         await other.hand_in("wait")
@@ -292,4 +292,4 @@ async def test_an_operator_sets_how_many_tasks_may_be_under_way() -> None:
     async with served(Bench(policy=Policy(quota=1)).server) as place:
         caller = await place.http()
         await caller.hand_in("wait")
-        assert (await caller.refusal("tools/call", name="wait", arguments={}, task={}))["code"] == -32029
+        assert (await caller.refusal("tools/call", name="wait", arguments={}, task={}))["code"] == -31429

@@ -15,6 +15,20 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
+
+# Ours lie outside of what JSON-RPC and the protocol keep for themselves, and remind of what HTTP says.
+FORBIDDEN = -31403
+"""The caller may not do this."""
+EXPIRED = -31410
+"""A task's time was up before its server, behind the proxy, had answered."""
+TOO_LARGE = -31413
+TOO_MANY = -31429
+"""Too many unfinished tasks, calls or polls: the same request may succeed later."""
+UNREACHABLE = -31502
+"""A server behind the proxy is not there just now."""
+STATE_UNKNOWN = -31504
+"""Nobody can tell whether a server behind the proxy carried out the call."""
+
 NOT_FOUND = "Failed to retrieve task: Task not found"
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 """The key in `_meta` under which a message names the task it belongs to."""

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 
 from coatcheck.client.connection import ConnectionLost
 from coatcheck.client.wire import Json
-from coatcheck.dialects.words import INTERNAL_ERROR, REQUEST_CANCELLED
+from coatcheck.dialects.words import INTERNAL_ERROR, REQUEST_CANCELLED, STATE_UNKNOWN, UNREACHABLE
 from coatcheck.errors import (
     CannotConnect,
     CoatcheckError,
@@ -20,10 +20,6 @@ from coatcheck.errors import (
     ToolFailed,
 )
 from coatcheck.proxy.framing import unframed
-
-UNREACHABLE = -32091
-STATE_UNKNOWN = -32092
-"""Nobody can tell whether the call was carried out."""
 
 
 class Unreachable(CannotConnect):

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from coatcheck.dialects.words import EXPIRED
 from coatcheck.errors import Refused
 from coatcheck.lifecycle import (
     Cancelled,
@@ -29,9 +30,6 @@ from coatcheck.lifecycle import (
 )
 from coatcheck.payload import encode
 from coatcheck.task import Failure, InputRequest, Progress, Status, Task, ToolCall
-
-EXPIRED = -32090
-"""The code of a task's failure, if its time was up before its server had answered."""
 
 
 class Step(msgspec.Struct, frozen=True):

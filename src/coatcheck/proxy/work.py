@@ -14,10 +14,10 @@ from msgspec import UNSET
 
 from coatcheck.client.wire import Json, Params
 from coatcheck.context import TaskContext
+from coatcheck.dialects.words import EXPIRED
 from coatcheck.errors import InvalidArgument, Refused, TaskNotFound, ToolFailed
 from coatcheck.payload import decode, encode
 from coatcheck.proxy.sessions.session import Session
-from coatcheck.proxy.states import EXPIRED
 from coatcheck.proxy.upstreams.call import UpstreamCall
 from coatcheck.proxy.upstreams.upstream import Upstream
 from coatcheck.server.bodies.background import TaskChannel

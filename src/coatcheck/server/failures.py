@@ -10,15 +10,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from coatcheck.dialects.v2026 import EXTENSION
-from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, WireError
+from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, TOO_MANY, WireError
 from coatcheck.errors import CoatcheckError, InvalidArgument, QuotaExceeded, StoreError, TaskNotFound
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import MODERN, Caller
 
 logger = logging.getLogger("coatcheck")
-
-TOO_MANY = -32029
-"""Too many unfinished tasks, or too many polls: the same request may succeed later."""
 
 
 class Stopping(CoatcheckError):

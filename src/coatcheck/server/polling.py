@@ -9,9 +9,8 @@ from datetime import timedelta
 
 from mcp.shared.exceptions import MCPError
 
-from coatcheck.dialects.words import milliseconds
+from coatcheck.dialects.words import TOO_MANY, milliseconds
 from coatcheck.errors import InvalidArgument
-from coatcheck.server.failures import TOO_MANY
 from coatcheck.server.runtime import Runtime
 from coatcheck.task import Status, Task
 

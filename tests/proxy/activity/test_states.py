@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 
 from coatcheck import lifecycle
+from coatcheck.dialects.words import EXPIRED
 from coatcheck.errors import Refused
 from coatcheck.lifecycle import Cancelled, Claimed, Completed, Failed, InputRequested, WorkerEvent, advance
 from coatcheck.payload import encode
 from coatcheck.proxy.states import (
     CALLS,
     ELICITATIONS,
-    EXPIRED,
     HAPPENINGS,
     SAMPLINGS,
     TASKS,

@@ -19,8 +19,8 @@ from mcp.shared.exceptions import MCPError
 
 from coatcheck import Client
 from coatcheck.client import TaskHandle, TasksExtension, ToolResult
+from coatcheck.dialects.words import STATE_UNKNOWN
 from coatcheck.errors import CannotConnect, Interrupted, ServerError, TaskCancelled, TaskLost, ToolFailed
-from coatcheck.proxy.failures import STATE_UNKNOWN
 from tests.client_faults.gate import PATIENCE
 
 Json = dict[str, Any]

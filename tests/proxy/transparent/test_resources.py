@@ -218,6 +218,6 @@ async def test_a_server_that_is_not_there_is_named(
         }
         for method, params in asking.items():
             error = await peer.error(method, params)
-            assert error["code"] == -32091
+            assert error["code"] == -31502
             assert "'up' cannot be reached" in error["message"]
             assert error["data"]["server"] == "up"

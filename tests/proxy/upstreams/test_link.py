@@ -9,8 +9,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.client.wire import Json
+from coatcheck.dialects.words import STATE_UNKNOWN, UNREACHABLE
 from coatcheck.errors import CannotConnect
-from coatcheck.proxy.failures import STATE_UNKNOWN, UNREACHABLE, Unreachable
+from coatcheck.proxy.failures import Unreachable
 from coatcheck.proxy.upstreams.backoff import Backoff
 from coatcheck.proxy.upstreams.call import UpstreamCall
 from coatcheck.proxy.upstreams.link import State

@@ -12,8 +12,9 @@ import psutil
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from coatcheck.dialects.words import STATE_UNKNOWN, UNREACHABLE
 from coatcheck.errors import CannotConnect
-from coatcheck.proxy.failures import STATE_UNKNOWN, UNREACHABLE, Unreachable
+from coatcheck.proxy.failures import Unreachable
 from coatcheck.proxy.upstreams.backoff import Backoff
 from coatcheck.proxy.upstreams.link import State
 from coatcheck.proxy.upstreams.upstream import Upstream

@@ -7,10 +7,10 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.client.wire import Json
+from coatcheck.dialects.words import EXPIRED, STATE_UNKNOWN, UNREACHABLE
 from coatcheck.errors import CannotConnect, CoatcheckError, InvalidArgument, QuotaExceeded, TaskNotFound
 from coatcheck.payload import encode
-from coatcheck.proxy.failures import STATE_UNKNOWN, UNREACHABLE, Unreachable
-from coatcheck.proxy.states import EXPIRED
+from coatcheck.proxy.failures import Unreachable
 
 SERVER_NOT_FOUND = "TOOL_ERR_SERVER_NOT_FOUND"
 SERVER_UNREACHABLE = "TOOL_ERR_SERVER_UNREACHABLE"
