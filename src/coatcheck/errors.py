@@ -1,5 +1,6 @@
 """Everything that can be refused. Wire error codes live in the dialects, not here."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 _LONGEST_REASON = 300
@@ -41,6 +42,22 @@ class QuotaExceeded(CoatcheckError):
         whose = "There are already" if owner is None else "You already have"
         super().__init__(f"{whose} {quota} unfinished tasks, the most allowed; wait for one to finish or cancel one.")
         self.quota = quota
+
+
+class TooOften(CoatcheckError):
+    """There were too many calls in too little time; nothing was written. `retry_after`: in how many seconds to try."""
+
+    def __init__(self, what: str, allowed: str, retry_after: float) -> None:
+        super().__init__(f"{what} {allowed}; try again in {math.ceil(retry_after)} s.")
+        self.retry_after = retry_after
+
+
+class Forbidden(CoatcheckError):
+    """The caller may not do this, whatever state it is in; nothing was written."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"You may not use the {kind} {name!r}; ask whoever runs this server for the right to.")
+        self.kind, self.name = kind, name
 
 
 class TaskNotFound(CoatcheckError):

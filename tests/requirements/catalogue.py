@@ -252,7 +252,9 @@ RECEIVER = (
     _must("F-056", "The task of another session is refused like an unknown one, and not listed."),
     _must("F-057", "What is refused is refused before there is a task."),
     _must("F-058", "Ids are random."),
+    _must("F-059", "How often a tool may be called counts for tasks, too."),
     _must("F-061", "Every refusal has its own code on the wire."),
+    _must("F-062", "Rules say who may call, read and use what, and what lists show."),
     _must("F-068", "Any process on the same store sees the same tasks."),
     _must("F-074", "All methods can be driven with raw requests."),
 )
@@ -291,6 +293,7 @@ RELAY = (
     _must("E-047", "Of a crash no details are told."),
     _must("E-048", "Who has too many tasks is told so, with a code of its own."),
     _must("E-049", "A cursor is good for who got it."),
+    _must("E-051", "Who called, and the state of the lifespan, are there in the background."),
     _must("E-053", "A client may keep a question as a task of its own."),
     _must("E-055", "What a restart has cut off has failed, and says why."),
     _must("E-057", "A progress token is good until the end, and its values rise."),
@@ -313,6 +316,7 @@ CORE = (
     _must("G-014", "Tasks are bound to who is authenticated."),
     _must("G-015", "Where nobody is known there is no list."),
     _should("G-016", "How many tasks a caller has, and how long they live, is limited."),
+    _should("G-017", "What is done to tasks is logged."),
     _may("G-018", "A ttl may be null."),
     _must("G-019", "The ttl that is told is the real one."),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -10,8 +11,24 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from coatcheck.dialects.v2026 import EXTENSION
-from coatcheck.dialects.words import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, TOO_MANY, WireError
-from coatcheck.errors import CoatcheckError, InvalidArgument, QuotaExceeded, StoreError, TaskNotFound
+from coatcheck.dialects.words import (
+    FORBIDDEN,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    TOO_MANY,
+    WireError,
+)
+from coatcheck.errors import (
+    CoatcheckError,
+    Forbidden,
+    InvalidArgument,
+    QuotaExceeded,
+    StoreError,
+    TaskNotFound,
+    TooOften,
+)
 from coatcheck.payload import decode
 from coatcheck.server.calls.caller import MODERN, Caller
 
@@ -56,6 +73,10 @@ def protocol_error(error: CoatcheckError) -> MCPError:
     match error:
         case TaskNotFound():
             return MCPError(INVALID_PARAMS, NOT_FOUND)
+        case Forbidden():
+            return MCPError(FORBIDDEN, str(error))
+        case TooOften():
+            return MCPError(TOO_MANY, str(error), {"retryAfterMs": math.ceil(error.retry_after * 1000)})
         case QuotaExceeded():
             return MCPError(TOO_MANY, str(error), {"unfinished": error.quota})
         case StoreError():

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from coatcheck.engine import Engine
 from coatcheck.errors import InvalidArgument
+from coatcheck.server.access.desk import Desk
 from coatcheck.task import Position, Task
 
 _PAGE = 50
@@ -26,15 +26,20 @@ class _Cursor(msgspec.Struct, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
 
 
-async def page(engine: Engine, owner: str | None, cursor: str | None) -> tuple[Sequence[Task], str | None]:
+async def page(desk: Desk, owner: str | None, cursor: str | None) -> tuple[Sequence[Task], str | None]:
     """Return tasks of an owner, newest first, and where to go on if there are more.
 
     Raises:
         InvalidArgument: The cursor is damaged, or was given to someone else.
     """
-    after = None if cursor is None else read_cursor(cursor, owner)
-    found = await engine.list(owner, after=after, limit=_PAGE + 1)
+    try:
+        after = None if cursor is None else read_cursor(cursor, owner)
+    except InvalidArgument:
+        desk.audit.denied(owner, "list", "the cursor is not of this caller")
+        raise
+    found = await desk.engine.list(owner, after=after, limit=_PAGE + 1)
     tasks = found[:_PAGE]
+    desk.audit.listed(owner, len(tasks))
     return tasks, write_cursor(tasks[-1].position, owner) if len(found) > _PAGE else None
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import MethodBinding
 
+from coatcheck.server.access.authorities import Authorities
+from coatcheck.server.access.gate import Gate
+from coatcheck.server.access.rates import Rates
 from coatcheck.server.bindings import bindings
 from coatcheck.server.calls.caller import MODERN, Acquaintances
 from coatcheck.server.calls.calls import Calls
@@ -34,15 +38,18 @@ class Parts:
         self.polls = Polls(self.runtime, poll_limit)
         self.ticket_tools = TicketTools(self.runtime) if settings.has_ticket_tools else None
         self.acquaintances = acquaintances = Acquaintances()
-        self.calls = Calls(self.runtime, self.toolbox, acquaintances)
+        access = settings.access
+        self.gate = Gate(self.runtime, Authorities(access.authorize, roles=access.roles), Rates(access.rate))
+        self.calls = Calls(self.runtime, self.toolbox, acquaintances, self.gate)
         self._older = OlderMethods(self.runtime, self.polls, acquaintances)
         self._newer = NewerMethods(self.runtime, self.polls, settings.needs_name)
         names = self.ticket_tools.names if self.ticket_tools else frozenset[str]()
         self.told = Discovery(self.runtime, self.toolbox.policies, acquaintances, names)
         self.steps: dict[str, Step] = {
+            **self.gate.steps(),
             "initialize": self.told.initialize,
             "server/discover": self.told.discover,
-            "tools/list": self.told.list_tools,
+            "tools/list": self._list_tools,
             "tools/call": _pass_on,
             LISTEN: self._listen,
         }
@@ -51,7 +58,11 @@ class Parts:
     def methods(self) -> Sequence[MethodBinding]:
         return bindings(self._older, self._newer)
 
+    async def _list_tools(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        return await self.told.list_tools(ctx, partial(self.gate.list, call_next=call_next))
+
     async def _listen(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        ctx = await self.gate.without_hidden(ctx)
         if ctx.protocol_version in MODERN:
             return await listen(self.runtime.running, ctx, call_next)
         return await call_next(ctx)

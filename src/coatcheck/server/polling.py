@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -11,11 +10,11 @@ from mcp.shared.exceptions import MCPError
 
 from coatcheck.dialects.words import TOO_MANY, milliseconds
 from coatcheck.errors import InvalidArgument
+from coatcheck.server.access.rates import Buckets
 from coatcheck.server.runtime import Runtime
 from coatcheck.task import Status, Task
 
 _BURST = 10.0
-_REMEMBERED = 10_000
 _YOUTH = timedelta(milliseconds=100)
 
 
@@ -34,8 +33,9 @@ class Polls:
             TaskNotFound: There is none, for this owner.
             MCPError: It was polled too often.
         """
-        engine = self._runtime.running.engine
-        task = await engine.get(task_id, owner)
+        desk = self._runtime.running.desk
+        engine = desk.engine
+        task = await desk.get(task_id, owner)
         if self._limit:
             self._limit.check(task)
         if task.status is Status.WORKING:
@@ -54,8 +54,7 @@ class PollLimit:
     def __init__(self, factor: float, clock: Callable[[], float] = time.monotonic) -> None:
         if not factor >= 1:
             raise InvalidArgument(f"poll_limit must be at least 1 poll per poll interval, but it is {factor}.")
-        self._factor, self._clock = factor, clock
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._factor, self._buckets = factor, Buckets(clock)
 
     def check(self, task: Task) -> None:
         """Count one poll of `task`.
@@ -63,14 +62,7 @@ class PollLimit:
         Raises:
             MCPError: It was one too many; the error says when to come again.
         """
-        now, interval = self._clock(), task.poll_interval.total_seconds()
-        left, since = self._tokens.pop(task.id, (_BURST, now))
-        left = min(_BURST, left + (now - since) * self._factor / interval)
-        is_allowed = left >= 1
-        self._tokens[task.id] = (left - 1 if is_allowed else left, now)
-        if len(self._tokens) > _REMEMBERED:
-            self._tokens.popitem(last=False)
-        if not is_allowed:
+        if self._buckets.take({task.id: (_BURST, self._factor / task.poll_interval.total_seconds())}):
             wait = milliseconds(task.poll_interval)
             message = f"This task is polled too often; poll it every {wait} ms, or listen with subscriptions/listen"
             raise MCPError(TOO_MANY, message, {"retryAfterMs": wait})

@@ -16,6 +16,8 @@ from coatcheck.engine import Engine
 from coatcheck.errors import AlreadyFinished, TaskNotFound
 from coatcheck.hosting import check_host
 from coatcheck.policy import duration
+from coatcheck.server.access.audit import Audit
+from coatcheck.server.access.desk import Desk
 from coatcheck.server.identity import Identity
 from coatcheck.server.settings import Settings
 from coatcheck.server.v2025.status import StatusNews
@@ -37,6 +39,8 @@ class Running:
     state: Any
     subscriptions: SubscriptionBus | None
     engine: Engine
+    desk: Desk
+    """The engine, for callers."""
     worker: TaskWorker | None
     identity: Identity
     vigils: Vigils
@@ -170,7 +174,8 @@ class Runtime:
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
         engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
-        vigils = Vigils(engine, duration("heartbeat", settings.heartbeat).total_seconds())
+        desk = Desk(engine, Audit(is_on=settings.audits()))
+        vigils = Vigils(desk, duration("heartbeat", settings.heartbeat).total_seconds())
         stack.push_async_callback(vigils.errands.settle)
         for jobs in settings.jobs if slots else ():
             await stack.enter_async_context(jobs.looked_after(engine))
@@ -182,6 +187,7 @@ class Runtime:
             state=state,
             subscriptions=settings.subscriptions,
             engine=engine,
+            desk=desk,
             worker=worker,
             identity=Identity(binds_sessions=settings.binds_sessions),
             vigils=vigils,

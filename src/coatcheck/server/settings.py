@@ -16,11 +16,13 @@ from mcp.server.subscriptions import SubscriptionBus
 from coatcheck.errors import InvalidArgument
 from coatcheck.executors import Jobs
 from coatcheck.policy import Duration, Policy, duration
+from coatcheck.server.access.settings import Access
 
 STORE_VARIABLE = "COATCHECK_STORE"
 CONCURRENCY_VARIABLE = "COATCHECK_CONCURRENCY"
 DOCKET_VARIABLE = "COATCHECK_DOCKET"
 LENIENT_VARIABLE = "COATCHECK_LENIENT_HEADERS"
+AUDIT_VARIABLE = "COATCHECK_AUDIT"
 
 Lifespan = Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]]
 
@@ -51,6 +53,8 @@ class Settings:
     """Whether tasks of callers without a principal are for their session only."""
     has_ticket_tools: bool = True
     """Whether clients without tasks get tickets, and tools for them."""
+    access: Access = Access()
+    """Who may do what, and how often."""
     lifespan: Lifespan | None = None
     """The author's own; its state is what tool bodies find in their `Context`."""
     jobs: list[Jobs] = field(default_factory=list[Jobs])
@@ -67,6 +71,9 @@ class Settings:
 
     def needs_name(self) -> bool:
         return self.strict_headers and not os.environ.get(LENIENT_VARIABLE)
+
+    def audits(self) -> bool:
+        return self.access.audit or bool(os.environ.get(AUDIT_VARIABLE))
 
     def courier(self) -> str | None:
         """Return Docket's URL. The variable has the last word, also if it is empty."""

@@ -15,6 +15,9 @@ from starlette.types import ASGIApp
 
 from coatcheck.errors import InvalidArgument
 from coatcheck.policy import Duration, Policy
+from coatcheck.server.access.rates import RateWish
+from coatcheck.server.access.rules import Authority
+from coatcheck.server.access.settings import Access
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.seats import Seats
@@ -51,6 +54,7 @@ class TaskServer(MCPServer[Any]):
         heartbeat: Duration = 15.0,
         bind_sessions: bool = True,
         fallback_tools: bool = True,
+        access: Access = Access(),
         subscriptions: SubscriptionBus | Literal[False] | None = None,
         tools: Sequence[Tool] = (),
         lifespan: Lifespan | None = None,
@@ -59,24 +63,11 @@ class TaskServer(MCPServer[Any]):
     ) -> None:
         """Take what `MCPServer` takes, as keywords, and what `Tasks` takes."""
         bus = InMemorySubscriptionBus() if subscriptions in (None, False) else subscriptions
-        self.tasks = self._tasks(
-            store,
-            default=task,
-            policy=policy,
-            max_unfinished=max_unfinished,
-            poll_limit=poll_limit,
-            concurrency=concurrency,
-            docket=docket,
-            strict=strict,
-            key=key,
-            strict_headers=strict_headers,
-            grace=grace,
-            heartbeat=heartbeat,
-            bind_sessions=bind_sessions,
-            fallback_tools=fallback_tools,
-            subscriptions=bus,
-            lifespan=lifespan,
-        )
+        amounts = {"policy": policy, "max_unfinished": max_unfinished, "poll_limit": poll_limit}
+        running = {"concurrency": concurrency, "docket": docket, "strict": strict, "grace": grace, "lifespan": lifespan}
+        callers = {"strict_headers": strict_headers, "bind_sessions": bind_sessions, "access": access}
+        waiting = {"heartbeat": heartbeat, "fallback_tools": fallback_tools, "subscriptions": bus}
+        self.tasks = self._tasks(store, default=task, key=key, **amounts, **running, **callers, **waiting)
         self._names: set[str] = set()
         self._is_alone = not extensions  # what else intercepts calls must see them all
         options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
@@ -87,26 +78,61 @@ class TaskServer(MCPServer[Any]):
         return Tasks(store, **settings)
 
     def tool(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, name: str | None = None, *, task: TaskWish | None = None, **options: Any
+        self,
+        name: str | None = None,
+        *,
+        task: TaskWish | None = None,
+        authorize: Authority | None = None,
+        rate: RateWish | None = None,
+        **options: Any,
     ) -> Callable[[Function], Function]:
-        """Decorator to register a tool. `task`: True or "optional", "required", "forbidden", or a `TaskPolicy`."""
+        """Decorator to register a tool. `task`: True or "optional", "required", "forbidden", or a `TaskPolicy`.
+
+        `authorize` says who may see and call it: a rule, as `role("admin")`, or a function of the caller and the
+        arguments. `rate` says how often.
+        """
         if callable(name):
             raise TypeError("Write @server.tool() with its parentheses.")
 
         def decorate(function: Function) -> Function:
-            self.add_tool(function, name, task=task, **options)
+            self.add_tool(function, name, task=task, authorize=authorize, rate=rate, **options)
             return function
 
         return decorate
 
     def add_tool(self, fn: Callable[..., Any], name: str | None = None, *args: Any, **options: Any) -> None:
-        """Add a tool, at any time; `task=` as in `tool`. As ever, the first of two with one name stays."""
+        """Add a tool, at any time; `task=`, `authorize=` and `rate=` as in `tool`.
+
+        As ever, the first of two with one name stays.
+        """
         task: TaskWish | None = options.pop("task", None)
+        authorize: Authority | None = options.pop("authorize", None)
+        rate: RateWish | None = options.pop("rate", None)
         known_as = name or fn.__name__
         if known_as not in self._names:
             self._names.add(known_as)
             fn = (self.tasks.register if self._is_alone else self.tasks.add)(fn, known_as, task)
+            self.tasks.limit(known_as, authorize=authorize, rate=rate, function=fn)
         super().add_tool(fn, name, *args, **options)
+
+    def resource(self, uri: str, *, authorize: Authority | None = None, **options: Any) -> Callable[[Any], Any]:
+        """As `MCPServer.resource`. `authorize` says who may see and read it; its arguments are the template's."""
+        if authorize is not None and not callable(uri):
+            self.tasks.protect("resource", uri, authorize)
+        return super().resource(uri, **options)
+
+    def prompt(
+        self, name: str | None = None, *args: Any, authorize: Authority | None = None, **options: Any
+    ) -> Callable[[Any], Any]:
+        """As `MCPServer.prompt`. `authorize` says who may see and use it."""
+        decorate = super().prompt(name, *args, **options)
+
+        def protected(function: Any) -> Any:
+            if authorize is not None:
+                self.tasks.protect("prompt", name or function.__name__, authorize)
+            return decorate(function)
+
+        return protected
 
     def _adapted(self, tool: Tool) -> Tool:
         """Return a ready-made tool under the server's default policy."""

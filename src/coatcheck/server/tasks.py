@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from mcp.server.context import CallNext, HandlerResult
@@ -19,7 +19,10 @@ from coatcheck.dialects.v2026 import EXTENSION
 from coatcheck.executors import Jobs
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, lifetime
-from coatcheck.server.calls.toolbox import SimpleTool
+from coatcheck.server.access.rates import RateWish
+from coatcheck.server.access.rules import Authority, rule_of
+from coatcheck.server.access.settings import Access
+from coatcheck.server.calls.toolbox import SimpleTool, validator
 from coatcheck.server.hook import Hook, RequestContext
 from coatcheck.server.parts import Parts
 from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
@@ -61,6 +64,7 @@ class Tasks(Extension):
         heartbeat: Duration = 15.0,
         bind_sessions: bool = True,
         fallback_tools: bool = True,
+        access: Access = Access(),
         subscriptions: SubscriptionBus | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
@@ -68,13 +72,13 @@ class Tasks(Extension):
 
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all callers
         with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
-        polls more often than that many per poll interval. `concurrency` tasks run at once in this process; 0 leaves
-        them to others. `docket` is the URL of a Redis where Docket carries tasks to those who run them. `strict`
-        refuses hosts that are frozen between requests, which is warned of otherwise. `strict_headers=False` also serves
-        clients that leave out the Mcp-Name header. `grace` is what running tasks have to finish when the server stops,
-        `heartbeat` how long the caller of a slow tool is left without progress. `bind_sessions=False` lets callers
-        without a principal use a task's id in any session. `fallback_tools=False` gives clients without tasks no
-        tickets. `subscriptions` is the server's own, if it has one; else `ctx.notify_…` is for plain calls only.
+        more polls than that per poll interval. `concurrency` tasks run at once here; 0 leaves them to others. `docket`
+        is the URL of a Redis where Docket carries tasks to those who run them. `strict` refuses hosts that are frozen
+        between requests, which is warned of otherwise. `strict_headers=False` also serves clients that leave out the
+        Mcp-Name header. `grace` is what running tasks have to finish when the server stops, `heartbeat` how long the
+        caller of a slow tool is left without progress. `bind_sessions=False` lets callers without a principal use a
+        task's id in any session, `fallback_tools=False` gives clients without tasks no tickets. `access` says who may
+        do what. Without the server's `subscriptions`, `ctx.notify_…` is for plain calls.
         """
         self._default = policy_of(default)
         self._settings = Settings(
@@ -89,11 +93,11 @@ class Tasks(Extension):
             heartbeat=heartbeat,
             binds_sessions=bind_sessions,
             has_ticket_tools=fallback_tools,
+            access=access,
             subscriptions=subscriptions,
             lifespan=lifespan,
         )
-        limit = None if poll_limit is None else PollLimit(poll_limit)
-        self._parts = self._made_of(self._settings, limit)
+        self._parts = self._made_of(self._settings, None if poll_limit is None else PollLimit(poll_limit))
 
     def _made_of(self, settings: Settings, limit: PollLimit | None) -> Parts:
         return Parts(settings, limit)
@@ -101,14 +105,25 @@ class Tasks(Extension):
     # For authors
 
     def tool(
-        self, task: TaskWish | None = True, *, name: str | None = None
+        self,
+        task: TaskWish | None = True,
+        *,
+        name: str | None = None,
+        authorize: Authority | None = None,
+        rate: RateWish | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: let calls of this tool become tasks. It goes under `@server.tool()`, with the same `name`."""
+        """Decorator: let calls of this tool become tasks. It goes under `@server.tool()`, with the same `name`.
+
+        `authorize` says who may call it, `rate` how often.
+        """
         if callable(task):
             raise TypeError("Write @tasks.tool() with its parentheses.")
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            return self.add(function, name or function.__name__, task)
+            known_as = name or function.__name__
+            registered = self.add(function, known_as, task)
+            self.limit(known_as, authorize=authorize, rate=rate, function=registered)
+            return registered
 
         return decorate
 
@@ -125,9 +140,34 @@ class Tasks(Extension):
         self._parts.toolbox.note_simple(registered, name)
         return registered
 
+    def limit(
+        self,
+        tool: str,
+        *,
+        authorize: Authority | None = None,
+        rate: RateWish | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        """Say who may call a tool, and how often. With its `function`, a rule sees the arguments as that gets them."""
+        gate = self._parts.gate
+        if authorize is not None:
+            rule = rule_of(authorize)
+            looks = function is not None and rule.depends_on_arguments
+            gate.authorities.set("tool", tool, rule, validator(function, tool) if looks and function else None)
+        if rate is not None:
+            gate.rates.set(tool, rate)
+
+    def protect(self, kind: Literal["resource", "prompt"], name: str, authorize: Authority) -> None:
+        """Say who may use a resource, known by its URI or by its template, or a prompt. The first to say it is right:
+        of two components with one name, the first stays, too.
+        """
+        if self._parts.gate.authorities.own_rule(kind, name) is None:
+            self._parts.gate.authorities.set(kind, name, authorize)
+
     def remove(self, name: str) -> None:
         """Forget a tool. Its tasks wait for a server that has it."""
         self._parts.toolbox.remove(name)
+        self._parts.gate.forget(name)
 
     def look_after(self, jobs: Jobs) -> Jobs:
         """Return the jobs; while this server runs tasks, those of tasks that have ended are stopped, whoever died."""
@@ -144,6 +184,7 @@ class Tasks(Extension):
             self._look_for_strays(names)
             if self._parts.ticket_tools:
                 self._parts.ticket_tools.add_to(server, names)
+                self._parts.gate.authorities.open = self._parts.ticket_tools.names
         async with self._parts.runtime.serve(server) as state:
             yield state
 
@@ -221,7 +262,7 @@ class Tasks(Extension):
 
     @property
     def simple_tools(self) -> Mapping[str, SimpleTool]:
-        return self._parts.toolbox.simple
+        return self._parts.toolbox.simple if self._parts.gate.is_open else {}
 
     async def poll(self, task_id: str, *, owner: str | None) -> Task:
         return await self._parts.polls.poll(task_id, owner)

@@ -17,6 +17,7 @@ from coatcheck.context import TaskContext
 from coatcheck.errors import Refused, TaskNotFound, ToolFailed
 from coatcheck.payload import Payload, encode
 from coatcheck.server.bodies.background import TaskChannel, background_context, inputs
+from coatcheck.server.calls.record import restore_caller, restore_request
 from coatcheck.server.calls.stand_in import running
 from coatcheck.server.runtime import Running
 from coatcheck.tool import Outcome
@@ -31,8 +32,9 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
         ToolFailed: The tool raised a JSON-RPC error, which is kept as it is.
     """
     running.set(context)
-    if user := served.vigils.lines.user_of(context.task.id):
-        auth_context_var.set(user)  # it is a call like any other, as far as its body can see
+    # It is a call like any other, as far as its body can see.
+    if user := served.vigils.lines.user_of(context.task.id) or restore_caller(restore_request(context.task.call.meta)):
+        auth_context_var.set(user)
     call = context.task.call
     given: InputResponseRequestParams | None = None
     try:

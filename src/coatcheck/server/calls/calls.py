@@ -21,6 +21,7 @@ from coatcheck.dialects.words import INVALID_PARAMS
 from coatcheck.errors import QuotaExceeded, TaskNotFound
 from coatcheck.payload import Payload, encode
 from coatcheck.policy import Duration, Policy, duration
+from coatcheck.server.access.gate import Gate
 from coatcheck.server.bodies.plain_context import PlainContext
 from coatcheck.server.calls.caller import HANDSHAKE, MODERN, Acquaintances, Caller, caller_of
 from coatcheck.server.calls.offer import Offer, offer
@@ -45,11 +46,12 @@ _ENDLESS = 10**15
 class Calls:
     """What happens when a tool is called."""
 
-    def __init__(self, runtime: Runtime, toolbox: Toolbox, acquaintances: Acquaintances) -> None:
-        self._runtime, self._toolbox, self._acquaintances = runtime, toolbox, acquaintances
+    def __init__(self, runtime: Runtime, toolbox: Toolbox, acquaintances: Acquaintances, gate: Gate) -> None:
+        self._runtime, self._toolbox, self._acquaintances, self._gate = runtime, toolbox, acquaintances, gate
 
     async def intercept(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-        """Serve one `tools/call`, as the table of offers has it."""
+        """Serve one `tools/call`, as the table of offers has it, if its caller may make it."""
+        await self._gate.admit_call(ctx, params.name, params.arguments or {})
         policies = self._toolbox.policies
         policy = policies.get(params.name)
         caller = caller_of(ctx, params) if policies else Caller.KNOWS_NO_TASKS
@@ -80,6 +82,23 @@ class Calls:
         """
         served = self._runtime.running
         wishes: dict[str, Any] = {"owner": owner, "meta": meta, "idempotency_key": key}
+        try:
+            task = await self._submit_to(served, name, arguments, ttl, made, wishes)
+        except QuotaExceeded:
+            served.desk.audit.denied(owner, "create", "too many unfinished tasks", tool=name)
+            raise
+        served.desk.audit.note("create", task)
+        return task
+
+    async def _submit_to(
+        self,
+        served: Running,
+        name: str,
+        arguments: Payload,
+        ttl: Duration | UnsetType | None,
+        made: Callable[[Task], None] | None,
+        wishes: dict[str, Any],
+    ) -> Task:
         if served.worker:
             return await served.worker.submit(name, arguments, ttl=ttl, made=made, **wishes)
         terms = self._toolbox.policies[name].terms()

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -17,7 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from coatcheck.dialects.words import IDEMPOTENCY_KEY
 from coatcheck.errors import InvalidArgument
-from coatcheck.payload import Payload, encode
+from coatcheck.payload import Payload, decode, encode
 from coatcheck.server.hook import RequestContext
 
 _ENVELOPE = {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY, IDEMPOTENCY_KEY}
@@ -33,11 +36,27 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     input_responses: Payload | UnsetType = UNSET
     """The answers that came with the call itself, to questions asked before there was a task."""
     request_state: str | UnsetType = UNSET
+    caller: Payload | UnsetType = UNSET
+    """What the token of an authenticated caller said; not the token, which is a secret."""
     is_held: bool = False
     """Whether its caller knows no tasks: whatever cannot be asked of it directly is asked by a ticket."""
 
 
 _decoder = msgspec.json.Decoder(Request)
+
+
+def restore_caller(request: Request) -> AuthenticatedUser | None:
+    """Return who made the call, as the SDK has it while it is served, but that the token is left out."""
+    if request.caller is UNSET:
+        return None
+    return AuthenticatedUser(AccessToken.model_validate(decode(request.caller)))
+
+
+def _said_by_token() -> Payload | UnsetType:
+    token = get_access_token()
+    if token is None:
+        return UNSET
+    return encode(token.model_copy(update={"token": ""}).model_dump(mode="json", exclude_none=True))
 
 
 def read_request(
@@ -90,6 +109,7 @@ def write_request(
     """Return the same of its parts: the request's `_meta`, and what came back from an earlier round."""
     return encode(
         Request(
+            caller=_said_by_token(),
             protocol_version=version,
             capabilities=_given(meta.get(CLIENT_CAPABILITIES_META_KEY)),
             client_info=_given(meta.get(CLIENT_INFO_META_KEY)),

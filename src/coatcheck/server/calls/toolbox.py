@@ -25,6 +25,11 @@ class SimpleTool:
     takes_context: bool
 
 
+def validator(function: Callable[..., Any], name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what makes the arguments a tool gets of those that are sent."""
+    return SDKTool.from_function(function, name).fn_metadata.validate_arguments
+
+
 class Toolbox:
     def __init__(self, runtime: Runtime, policies: dict[str, TaskPolicy] | None = None) -> None:
         self._runtime = runtime

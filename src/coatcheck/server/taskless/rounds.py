@@ -46,10 +46,10 @@ async def read_round(running: Running, ctx: RequestContext, params: CallToolRequ
         return None
     task_id, owner = state.removeprefix(_STATE), running.identity.owner_of(ctx)
     responses: Any = (ctx.params or {}).get("inputResponses")
-    task = await running.engine.get(task_id, owner)
+    task = await running.desk.get(task_id, owner)
     if task.status.is_terminal or not isinstance(responses, Mapping):
         return task
     try:
-        return await running.engine.answer(task_id, owner, cast("Mapping[str, Any]", responses))
+        return await running.desk.answer(task_id, owner, cast("Mapping[str, Any]", responses))
     except AlreadyFinished:
-        return await running.engine.get(task_id, owner)
+        return await running.desk.get(task_id, owner)

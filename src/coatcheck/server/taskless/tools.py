@@ -50,7 +50,7 @@ class TicketTools:
     async def get_task(self, task_id: TaskId, ctx: Context[Any, Any]) -> CallToolResult:
         """Look at a task that a slow tool call became: returns the tool's result if it is done, else how far it is."""
         running, owner = self._caller(ctx)
-        return _collected(await running.engine.get(task_id, owner))
+        return _collected(await running.desk.get(task_id, owner))
 
     async def wait_task(
         self,
@@ -60,7 +60,7 @@ class TicketTools:
     ) -> CallToolResult:
         """Wait for a task that a slow tool call became: returns the tool's result, or how far it is after a while."""
         running, owner = self._caller(ctx)
-        task = await running.engine.get(task_id, owner)
+        task = await running.desk.get(task_id, owner)
         with suppress(Stopping):
             task = await running.vigils.keep(
                 ctx.request_context, task, knows_task=False, seconds=min(seconds, _LONGEST_WAIT)
@@ -82,20 +82,20 @@ class TicketTools:
     ) -> CallToolResult:
         """Answer the question a task waits for. Then call wait_task for the result."""
         running, owner = self._caller(ctx)
-        task = await running.engine.get(task_id, owner)
+        task = await running.desk.get(task_id, owner)
         if task.status.is_terminal:
             return _collected(task)
         key = _open_question(task, question)
         answer = _answer(task.input_requests[key], action, content)
-        return write_ticket(await running.engine.answer(task_id, owner, {key: answer}))
+        return write_ticket(await running.desk.answer(task_id, owner, {key: answer}))
 
     async def cancel_task(self, task_id: TaskId, ctx: Context[Any, Any]) -> CallToolResult:
         """Stop a task that a slow tool call became. What it has done already is not undone."""
         running, owner = self._caller(ctx)
         try:
-            return write_ticket(await running.engine.cancel(task_id, owner, "Cancelled by its caller"))
+            return write_ticket(await running.desk.cancel(task_id, owner))
         except AlreadyFinished:
-            task = await running.engine.get(task_id, owner)
+            task = await running.desk.get(task_id, owner)
             return _error(f"Task {task_id} cannot be cancelled: it is already {v2025.status(task).value}.")
 
     async def list_tasks(
@@ -107,7 +107,7 @@ class TicketTools:
         running, owner = self._caller(ctx)
         if not running.identity.tells_apart(ctx.request_context):
             return _error("This server cannot tell its callers apart, so it lists no tasks; use the ids you have.")
-        tasks, following = await page(running.engine, owner, cursor)
+        tasks, following = await page(running.desk, owner, cursor)
         more = {"nextCursor": following} if following else {}
         text = "\n".join(line(task) for task in tasks) or "There are no tasks."
         return CallToolResult(

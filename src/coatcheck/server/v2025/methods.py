@@ -31,7 +31,7 @@ class Methods:
         """Wait for the task to end, asking what it asks meanwhile, and answer as the call would have been answered."""
         running = self._runtime.running
         with as_protocol_errors():
-            task = await running.engine.get(params.task_id, self._owner(ctx))
+            task = await running.desk.get(params.task_id, self._owner(ctx))
             if await take_seat(ctx, task):
                 return {}
             task = await running.vigils.keep(ctx, task, knows_task=True)
@@ -45,17 +45,17 @@ class Methods:
             raise MCPError(METHOD_NOT_FOUND, "tasks/list needs callers that can be told apart")
         owner = self._owner(ctx)
         with as_protocol_errors():
-            tasks, following = await page(running.engine, owner, params.cursor)
+            tasks, following = await page(running.desk, owner, params.cursor)
         more = {"nextCursor": following} if following else {}
         return {"tasks": [v2025.write_task(task) for task in tasks], **more}
 
     async def cancel(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
-        engine, owner = self._runtime.running.engine, self._owner(ctx)
+        desk, owner = self._runtime.running.desk, self._owner(ctx)
         with as_protocol_errors():
             try:
-                return v2025.write_task(await engine.cancel(params.task_id, owner, "Cancelled by its caller"))
+                return v2025.write_task(await desk.cancel(params.task_id, owner))
             except AlreadyFinished:
-                status = v2025.status(await engine.get(params.task_id, owner))
+                status = v2025.status(await desk.get(params.task_id, owner))
                 raise MCPError(INVALID_PARAMS, f"Cannot cancel task: it is already {status.value}") from None
 
     def _owner(self, ctx: RequestContext) -> str | None:

@@ -79,7 +79,7 @@ async def _accepted(running: Running, ctx: ServerRequestContext[Any, Any]) -> Se
     with as_protocol_errors():
         for task_id in wanted:
             with suppress(TaskNotFound):
-                accepted.append(await running.engine.get(task_id, owner))
+                accepted.append(await running.desk.get(task_id, owner))
     return accepted
 
 

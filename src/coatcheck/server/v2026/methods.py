@@ -34,13 +34,13 @@ class Methods:
     async def update(self, ctx: RequestContext, params: UpdateParams) -> dict[str, Any]:
         self._check(ctx, params.task_id)
         with as_protocol_errors(), suppress(AlreadyFinished):  # then none of its keys is outstanding
-            await self._runtime.running.engine.answer(params.task_id, self._owner(ctx), params.input_responses)
+            await self._runtime.running.desk.answer(params.task_id, self._owner(ctx), params.input_responses)
         return {}
 
     async def cancel(self, ctx: RequestContext, params: TaskParams) -> dict[str, Any]:
         self._check(ctx, params.task_id)
         with as_protocol_errors(), suppress(AlreadyFinished):  # asking twice is no mistake
-            await self._runtime.running.engine.cancel(params.task_id, self._owner(ctx), "Cancelled by its caller")
+            await self._runtime.running.desk.cancel(params.task_id, self._owner(ctx))
         return {}
 
     def _owner(self, ctx: RequestContext) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.dialects.words import INVALID_PARAMS, lifetime
-from coatcheck.engine import Engine
 from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidAnswer, TaskNotFound
+from coatcheck.server.access.desk import Desk
 from coatcheck.server.waiting.client_tasks import ClientTasks
 from coatcheck.server.waiting.errands import Errands
 from coatcheck.server.waiting.peer import Peer, Unreachable
@@ -25,8 +25,8 @@ _SETTLE_SECONDS = 0.5
 class Relays:
     """Who waits for which task in this process."""
 
-    def __init__(self, engine: Engine, errands: Errands) -> None:
-        self.engine, self.errands = engine, errands
+    def __init__(self, desk: Desk, errands: Errands) -> None:
+        self.desk, self.errands = desk, errands
         self.client_tasks = ClientTasks()
         self._desks: dict[str, _Desk] = {}
 
@@ -168,14 +168,14 @@ class Relay:
         await asyncio.shield(self._relays.errands.run(self._deliver(task, key, answer)))
 
     async def _deliver(self, task: Task, key: str, answer: dict[str, Any] | MCPError) -> None:
-        engine = self._relays.engine
+        desk = self._relays.desk
         try:
             with suppress(AlreadyFinished, TaskNotFound):  # too late, and nobody's fault
                 if isinstance(answer, MCPError):
                     await self._fail(task, key, answer)
                     return
                 try:
-                    await engine.answer(task.id, task.owner, {key: answer}, is_final=True)
+                    await desk.answer(task.id, task.owner, {key: answer}, is_final=True)
                 except InvalidAnswer as error:
                     await self._fail(task, key, MCPError(INVALID_PARAMS, str(error)))
         except CoatcheckError as error:
@@ -208,6 +208,6 @@ class Relay:
     async def _fail(self, task: Task, key: str, error: MCPError) -> None:
         """What the tool would have seen in a plain call, it sees in a task."""
         self._relays.client_tasks.pop(task.id, key, self.peer.client)
-        await self._relays.engine.answer_with_error(
+        await self._relays.desk.engine.answer_with_error(
             task.id, task.owner, key, message=error.message, code=error.code, data=error.data
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 
-from coatcheck.engine import Engine
+from coatcheck.server.access.desk import Desk
 from coatcheck.server.failures import Stopping
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.waiting.crowd import Crowds
@@ -22,11 +22,11 @@ _LONG_POLL_SECONDS = 3600.0
 class Vigils:
     """All requests of this process that wait for tasks."""
 
-    def __init__(self, engine: Engine, heartbeat: float) -> None:
-        self._engine, self._heartbeat = engine, heartbeat
+    def __init__(self, desk: Desk, heartbeat: float) -> None:
+        self._engine, self._heartbeat = desk.engine, heartbeat
         self.lines = Lines(heartbeat)
         self.errands = Errands()
-        self.relays = Relays(engine, self.errands)
+        self.relays = Relays(desk, self.errands)
         self.crowds = Crowds(self._wait, self.relays.is_open)
         self._waits: set[asyncio.Task[Task]] = set()
         self._is_stopping = False

@@ -87,7 +87,7 @@ class TaskTools:
         caller = await self._counter.caller(ctx)
         await self._found(caller, task_id)
         try:
-            await self._counter.tasking.running.engine.cancel(task_id, caller.owner, "Cancelled by its caller")
+            await self._counter.tasking.running.desk.cancel(task_id, caller.owner)
         except AlreadyFinished:
             task, _ = await self._found(caller, task_id)
             return {"success": False, "message": f"Task {task_id} is already {task_status(task)}."}
@@ -95,7 +95,7 @@ class TaskTools:
 
     async def _found(self, caller: Caller, task_id: str) -> tuple[Task, Errand]:
         try:
-            task = await self._counter.tasking.running.engine.get(task_id, caller.owner)
+            task = await self._counter.tasking.running.desk.get(task_id, caller.owner)
             if errand := errand_of(task):
                 return task, errand
         except TaskNotFound:

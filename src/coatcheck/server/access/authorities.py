@@ -1,0 +1,121 @@
+"""Who may use which tool, resource or prompt: asked before anything is made of a request, and of every list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.uri_template import UriTemplate
+
+from coatcheck.errors import Forbidden
+from coatcheck.server.access.principal import NOBODY, ROLES, Principal, current_principal
+from coatcheck.server.access.rules import Arguments, Authority, Rule, rule_of
+
+Kind = Literal["tool", "resource", "prompt"]
+Validate = Callable[[dict[str, Any]], dict[str, Any]]
+_template = lru_cache(maxsize=1024)(UriTemplate.parse)
+
+
+class Authorities:
+    """The rules of a server's components: templates are resources, known by their template."""
+
+    def __init__(self, default: Authority | None = None, *, roles: str = ROLES) -> None:
+        """`default` is for what has no rule of its own, `roles` the claim in which tokens list them."""
+        self._default, self._roles = None if default is None else rule_of(default), roles
+        self._rules: dict[tuple[Kind, str], Rule] = {}
+        self._validators: dict[str, Validate] = {}
+        self.open: set[str] = set()
+        """Tools that are for everybody, whatever the default: each looks after itself."""
+
+    def __bool__(self) -> bool:
+        return bool(self._rules) or self._default is not None
+
+    def set(self, kind: Kind, name: str, authority: Authority, validate: Validate | None = None) -> None:
+        """Give a component its rule. `validate`: what makes a tool's arguments of those that were sent."""
+        self._rules[kind, name] = rule_of(authority)
+        if validate:
+            self._validators[name] = validate
+
+    def remove(self, kind: Kind, name: str) -> None:
+        self._rules.pop((kind, name), None)
+        self._validators.pop(name, None)
+
+    def own_rule(self, kind: Kind, name: str) -> Rule | None:
+        return self._rules.get((kind, name))
+
+    def rule(self, kind: Kind, name: str) -> Rule | None:
+        default = None if kind == "tool" and name in self.open else self._default
+        return self.own_rule(kind, name) or default
+
+    def caller(self) -> Principal:
+        """Return who sent the request that is being served."""
+        return current_principal(self._roles) if self else NOBODY
+
+    async def check_tool(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Let a call pass, or not.
+
+        Raises:
+            Forbidden: The caller may not make this call.
+        """
+        if rule := self.rule("tool", name):
+            await self._check(rule, "tool", name, lambda: self._validated(name, arguments))
+
+    async def check_prompt(self, name: str, arguments: Mapping[str, Any] | None) -> None:
+        """The same of a prompt. `arguments` None: it is only asked about."""
+        if rule := self.rule("prompt", name):
+            await self._check(rule, "prompt", name, lambda: arguments)
+
+    async def check_resource(self, server: MCPServer[Any], uri: str) -> None:
+        """The same of a resource: its rule is that of its own URI, or of the template that makes it."""
+        if self._default is None and not any(kind == "resource" for kind, _ in self._rules):
+            return
+        name, parameters = await resolve(server, uri)
+        if rule := self.rule("resource", name):
+            await self._check(rule, "resource", uri, lambda: {**parameters, "uri": uri})
+
+    async def check_template(self, name: str) -> None:
+        """The same of a template, or a URI, that is only asked about."""
+        if rule := self.rule("resource", name):
+            await self._check(rule, "resource", name, lambda: None)
+
+    async def shown(self, kind: Kind, name: str) -> bool:
+        """Whether the caller is to know of a component: there is something it may do with it."""
+        rule = self.rule(kind, name)
+        return rule is None or await rule.allows(self.caller(), None)
+
+    async def _check(self, rule: Rule, kind: Kind, name: str, arguments: Callable[[], Arguments | None]) -> None:
+        who = self.caller()
+        is_allowed = await rule.allows(who, None)
+        if is_allowed and rule.depends_on_arguments and (given := arguments()) is not None:
+            is_allowed = await rule.allows(who, given)
+        if not is_allowed:
+            raise Forbidden(kind, name)
+
+    def _validated(self, name: str, arguments: Mapping[str, Any]) -> Arguments | None:
+        """Return the arguments as the tool would get them; None: it would not, as the SDK is about to say."""
+        validate = self._validators.get(name)
+        if validate is None:
+            return arguments
+        try:
+            return validate(dict(arguments))
+        except Exception:  # the author's own validators may raise anything
+            return None
+
+
+async def resolve(server: MCPServer[Any], uri: str) -> tuple[str, dict[str, Any]]:
+    """Return what a URI is registered under, a template or itself, and what the template finds in it."""
+    if any(str(resource.uri) == uri for resource in await server.list_resources()):
+        return uri, {}
+    for template in await server.list_resource_templates():
+        if (found := _template(template.uri_template).match(uri)) is not None:
+            return template.uri_template, dict(found)
+    return uri, {}
+
+
+async def only_shown(
+    authorities: Authorities, kind: Kind, items: Sequence[dict[str, Any]], key: str
+) -> list[dict[str, Any]]:
+    """Return what of a list the caller is to know of."""
+    return [item for item in items if await authorities.shown(kind, str(item.get(key)))]
