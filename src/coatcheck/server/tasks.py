@@ -73,12 +73,12 @@ class Tasks(Extension):
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all callers
         with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
         more polls than that per poll interval. `concurrency` tasks run at once here; 0 leaves them to others. `docket`
-        is the URL of a Redis where Docket carries tasks to those who run them. `strict` refuses hosts that are frozen
-        between requests, which is warned of otherwise. `strict_headers=False` also serves clients that leave out the
-        Mcp-Name header. `grace` is what running tasks have to finish when the server stops, `heartbeat` how long the
-        caller of a slow tool is left without progress. `bind_sessions=False` lets callers without a principal use a
-        task's id in any session, `fallback_tools=False` gives clients without tasks no tickets. `access` says who may
-        do what. Without the server's `subscriptions`, `ctx.notify_…` is for plain calls.
+        is the Redis in which Docket carries them. `strict` refuses hosts that are frozen between requests.
+        `strict_headers=False` also serves clients that leave out the Mcp-Name header. `grace` is what running tasks
+        have to finish when the server stops, `heartbeat` how long the caller of a slow tool is left without progress.
+        `bind_sessions=False` lets callers without a principal use a task's id in any session, `fallback_tools=False`
+        gives clients without tasks no tickets. `access` says who may do what. Without the server's `subscriptions`,
+        `ctx.notify_…` is for plain calls.
         """
         self._default = policy_of(default)
         self._settings = Settings(
