@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-import msgspec
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CallToolRequestParams
+from msgspec import structs
 from starlette.types import ASGIApp
 
 from coatcheck.dialects.v2026 import EXTENSION
@@ -76,8 +76,8 @@ class Tasks(Extension):
         is the Redis in which Docket carries them. `strict` refuses hosts that are frozen between requests.
         `strict_headers=False` also serves clients that leave out the Mcp-Name header. `grace` is what running tasks
         have to finish when the server stops, `heartbeat` how long the caller of a slow tool is left without progress.
-        `bind_sessions=False` lets callers without a principal use a task's id in any session, `fallback_tools=False`
-        gives clients without tasks no tickets. `access` says who may do what. Without the server's `subscriptions`,
+        `bind_sessions=False` lets callers without a principal use ids in any session, `fallback_tools=False` gives
+        clients without tasks no tickets. `access` says who may do what. Without the server's `subscriptions`,
         `ctx.notify_…` is for plain calls.
         """
         self._default = policy_of(default)
@@ -86,7 +86,7 @@ class Tasks(Extension):
             concurrency=concurrency,
             docket=docket,
             strict=strict,
-            policy=msgspec.structs.replace(policy, anonymous_quota=max_unfinished),
+            policy=structs.replace(policy, anonymous_quota=max_unfinished),
             key=key,
             strict_headers=strict_headers,
             grace=grace,
