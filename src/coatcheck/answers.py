@@ -1,4 +1,4 @@
-"""Whether an answer fits its question, by the question's own JSON Schema."""
+"""Answers: how they are put, and whether they fit their question, by the question's own JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from coatcheck.errors import InvalidAnswer, InvalidArgument, NotAnswered
 from coatcheck.payload import Payload, decode, encode
-from coatcheck.task import InputRequest
+from coatcheck.task import InputRequest, Task
 
 
 def check(key: str, request: InputRequest, answer: Payload) -> None:
@@ -70,3 +70,38 @@ def elicitation_answer(content_schema: Mapping[str, Any]) -> dict[str, Any]:
         "if": {"properties": {"action": {"const": "accept"}}},
         "then": {"required": ["content"], "properties": {"content": content_schema}},
     }
+
+
+def open_question(task: Task, question: str | None) -> str:
+    """Return the key of the question that is meant: the only one, if nobody says.
+
+    Raises:
+        InvalidArgument: It is not open, or there are several.
+    """
+    keys = list(task.input_requests)
+    if question in task.input_requests:
+        return str(question)
+    if question is None and len(keys) == 1:
+        return keys[0]
+    asked = ", ".join(keys) if keys else "none"
+    raise InvalidArgument(f"Say which question is answered; open in task {task.id}: {asked}.")
+
+
+def answer_of(request: InputRequest, action: str, content: Mapping[str, Any] | str | None) -> dict[str, Any]:
+    """Return an answer in the protocol's words.
+
+    Raises:
+        InvalidArgument: What is asked is not answered so.
+    """
+    match request.method, content:
+        case "elicitation/create", Mapping() if action == "accept":
+            return {"action": action, "content": dict(content)}
+        case "elicitation/create", _:
+            return {"action": action}
+        case "sampling/createMessage", str():
+            said = {"type": "text", "text": content}
+            return {"role": "assistant", "model": "unknown", "content": said}
+        case _, Mapping():
+            return dict(content)
+        case _:
+            raise InvalidArgument(f"{request.method} is answered with an object as content.")

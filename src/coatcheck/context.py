@@ -8,8 +8,8 @@ import inspect
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,7 @@ class TaskContext:
     """What running work on the loop may do to its own task, `task`."""
 
     __slots__ = (
+        "_aside",
         "_asked_for",
         "_asking_since",
         "_engine",
@@ -42,15 +43,29 @@ class TaskContext:
         "_park",
         "_questions",
         "_recorded",
+        "_speaks",
         "_uses",
+        "_waits",
+        "family",
         "is_stopping",
         "task",
     )
 
-    def __init__(self, engine: Engine, task: Task, park: Callable[[], None]) -> None:
-        """`park` stops the work until its open questions are answered; a new worker then starts it over."""
-        self._engine, self.task, self._park = engine, task, park
-        self.is_stopping = False
+    def __init__(
+        self,
+        engine: Engine,
+        task: Task,
+        park: Callable[[], None],
+        aside: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        """`park` stops the work until its open questions are answered; a new worker then starts it over. `aside` is
+        told when the work begins, and ends, to wait for other tasks, which may have its place meanwhile.
+        """
+        self._engine, self.task, self._park, self._aside = engine, task, park, aside
+        self._waits = 0
+        self.is_stopping = self._speaks = False
+        self.family: Any = None
+        """What its work has made of calls of its own; see `coatcheck.family`."""
         self._recorded: dict[str, Payload] | None = None
         self._uses: Counter[str] | None = None
         self._note: Noted | None = None
@@ -67,9 +82,15 @@ class TaskContext:
         for name, value in (("done", done), ("total", total)):
             if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidArgument(f"{name} must be a finite number from 0 up, but it is {value!r}.")
+        self._speaks = True
         await self._note_soon(
             Noted(self.task.attempt, message, Progress(done=float(done), total=None if total is None else float(total)))
         )
+
+    async def roll_up(self, done: float, total: float, message: str | None) -> None:
+        """Tell how far its children are, as long as the work does not speak for itself."""
+        if not self._speaks:
+            await self._note_soon(Noted(self.task.attempt, message, Progress(done=done, total=total)))
 
     async def note(self, message: str) -> None:
         """Say in a sentence what the work is doing."""
@@ -125,6 +146,26 @@ class TaskContext:
         if await self.recall(key) != payload:
             await self._append(OUTPUT, key, payload)
 
+    # Other tasks
+
+    def child_key(self, tool: str, arguments: Payload) -> str:
+        """Return what a call of its own is known by: work that is run again finds the child it has made."""
+        told = hashlib.blake2b(tool.encode() + b"\0" + canonical(arguments), digest_size=12).hexdigest()
+        return self._nth(f"child:{told}")
+
+    @contextmanager
+    def standing_aside(self) -> Generator[None]:
+        """Wait for other tasks meanwhile: those may have the place of this one, or they might never get one."""
+        self._waits += 1
+        if self._waits == 1:
+            self._aside(True)
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            if self._waits == 0:
+                self._aside(False)
+
     # Questions to the caller
 
     async def elicit(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,17 +180,19 @@ class TaskContext:
         answer_schema: Mapping[str, Any] | None = None,
         *,
         judges_itself: bool = False,
+        key: str | None = None,
     ) -> Any:
         """Put a question to the caller and return the answer, in the protocol's words. It may take days.
 
         A question is known by its content, and equal ones by their order, so work that is run again gets the
-        answers it already had. `judges_itself`: an answer that cannot be refused is returned even if it does not fit.
+        answers it already had; or by `key`. `judges_itself`: an answer that cannot be refused is returned even if it
+        does not fit.
 
         Raises:
             NotAnswered: The caller answered with an error.
         """
         request = request_of(method, params, answer_schema, judges_itself=judges_itself)
-        key = self._nth(_fingerprint(request))
+        key = key or self._nth(_fingerprint(request))
         if key not in self.task.input_responses:
             self._questions += 1
             if self._questions == 1:
@@ -182,7 +225,7 @@ class TaskContext:
         try:
             while key not in self.task.input_responses:
                 wait = partial(self._engine.wait, self.task, min(max(park_at - loop.time(), 0.0), 3600.0))
-                fresh = await self._outlasting(wait)
+                fresh = await self.outlasting(wait)
                 if fresh.lease is None or fresh.attempt != self.task.attempt:
                     raise LeaseLost(f"Attempt {self.task.attempt} no longer holds task {self.task.id}")
                 self.learn(fresh)
@@ -241,12 +284,12 @@ class TaskContext:
                 is_again = True
                 self.learn(await self._engine.report(self.task, event))
 
-        await self._outlasting(report)
+        await self.outlasting(report)
 
     async def _report(self, event: WorkerEvent) -> None:
-        self.learn(await self._outlasting(lambda: self._engine.report(self.task, event)))
+        self.learn(await self.outlasting(lambda: self._engine.report(self.task, event)))
 
-    async def _outlasting(self, act: Callable[[], Awaitable[Value]]) -> Value:
+    async def outlasting(self, act: Callable[[], Awaitable[Value]]) -> Value:
         """Do what needs the store, again until it is there: work that came this far does not fail by its absence."""
         while True:
             try:
@@ -263,7 +306,7 @@ class TaskContext:
     async def _read_journal(self) -> dict[str, Payload]:
         if self.task.attempt == 1 or self.task.entries == 0:
             return {}
-        return {entry.key: entry.value for entry in await self._outlasting(lambda: self._journal(0))}
+        return {entry.key: entry.value for entry in await self.outlasting(lambda: self._journal(0))}
 
     async def _journal(self, after: int) -> Sequence[Entry]:
         """Read what was recorded after so many entries."""

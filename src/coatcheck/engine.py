@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import UNSET
 
 from coatcheck import answers
+from coatcheck.children import cancel_children, stay_with
 from coatcheck.errors import IdempotencyConflict, InvalidArgument, Refused, TaskNotFound
 from coatcheck.ids import Ids
 from coatcheck.lifecycle import (
@@ -63,17 +64,21 @@ class Engine:
         identity: Mapping[str, Any] | None = None,
         claimed_by: str | None = None,
         task_id: str | None = None,
+        parent: Task | None = None,
     ) -> Task:
         """Make a task of a tool call, durable when this returns, and waiting for a worker unless `claimed_by` one.
 
         `identity` is kept with the task for tools that act on their caller's behalf. `task_id` is one of `new_id`, for
-        who has to know it before it is written.
+        who has to know it before it is written. `parent` is the task whose work makes this one: it is the owner then.
 
         Raises:
             InvalidArgument: Something that cannot be used, or a wish that cannot be met.
             IdempotencyConflict: The key stands for another call of this owner.
             QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
+            AlreadyFinished: The parent was cancelled, and so is what it made.
         """
+        if parent:
+            owner = parent.as_owner
         names = {"tool": tool, "version": terms.version or None, "owner": owner, "idempotency_key": idempotency_key}
         for name, value in names.items():
             if value is not None or name == "tool":
@@ -98,9 +103,12 @@ class Engine:
         )
         if claimed_by:
             task = advance(task, Claimed(claimed_by, now + self.policy.lease), now)
-        quota = self.policy.anonymous_quota if owner is None else self.policy.quota
+        quota = self._quota(owner, parent)
         kept = await self._store.insert(task, quota=quota)
-        return task if kept.id == task.id else await self._settle_key(task, kept, quota)
+        task = task if kept.id == task.id else await self._settle_key(task, kept, quota)
+        if parent:
+            await stay_with(self, parent, task)
+        return task
 
     def new_id(self) -> str:
         return self._ids.new()
@@ -189,12 +197,14 @@ class Engine:
         return await self._apply(task, InputProvided({key: answers.error(message, code, data)}))
 
     async def cancel(self, task_id: str, owner: str | None = None, reason: str | None = None) -> Task:
-        """Cancel at once. Whoever works on it notices, and a late result is refused.
+        """Cancel at once, and its children with it. Whoever works on it notices, and a late result is refused.
 
         Raises:
             AlreadyFinished: The task is terminal.
         """
-        return await self._apply(await self.get(task_id, owner), Cancelled(reason, self.policy.retention))
+        task = await self._apply(await self.get(task_id, owner), Cancelled(reason, self.policy.retention))
+        await cancel_children(self, task)
+        return task
 
     async def journal(
         self, task_id: str, owner: str | None = None, *, after: int = 0, limit: int = 1000
@@ -276,6 +286,11 @@ class Engine:
         """Return tasks of all owners, newest first. For those who run the place, never for a caller."""
         _check_limit(limit)
         return await self._store.list(Query(owner=EVERYONE, after=after, limit=limit))
+
+    def _quota(self, owner: str | None, parent: Task | None) -> int | None:
+        if parent:
+            return self.policy.children
+        return self.policy.anonymous_quota if owner is None else self.policy.quota
 
     async def _settle(self, task: Task) -> None:
         if self._is_expired(task):

@@ -60,6 +60,17 @@ class Forbidden(CoatcheckError):
         self.kind, self.name = kind, name
 
 
+class AnsweredOtherwise(CoatcheckError):
+    """A call of your own code was to be a task, and a middleware answered it. `answer`: with what."""
+
+    def __init__(self, name: str, answer: object) -> None:
+        super().__init__(
+            f"A middleware answered the call of {name!r} itself, so there is no task; take its `answer`, or call "
+            "without task_meta."
+        )
+        self.answer = answer
+
+
 class TaskNotFound(CoatcheckError):
     """No such task for this caller: missing, expired and foreign look the same."""
 

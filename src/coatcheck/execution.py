@@ -49,10 +49,17 @@ class Execution:
         "_unwinding",
     )
 
-    def __init__(self, engine: Engine, task: Task, tool: Tool, ended: Callable[[Execution], None]) -> None:
-        """`ended` is called when nothing is left to do."""
+    def __init__(
+        self,
+        engine: Engine,
+        task: Task,
+        tool: Tool,
+        ended: Callable[[Execution], None],
+        aside: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        """`ended` is called when nothing is left to do, `aside` as `TaskContext` says."""
         self._engine, self._tool, self._attempt, self._ended = engine, tool, task.attempt, ended
-        self._context = TaskContext(engine, task, park=self._park)
+        self._context = TaskContext(engine, task, park=self._park, aside=aside)
         self._is_stopped = self._is_over = False
         self._parting: WorkerEvent | None = None
         self._unwinding: asyncio.TimerHandle | None = None
@@ -136,7 +143,7 @@ class Execution:
     def _outcome(self, job: asyncio.Task[Any], error: BaseException | None) -> WorkerEvent | None:
         if job.cancelled():
             return self._failed(Failure(message=f"Tool {self._tool.name} cancelled itself"))
-        if isinstance(error, Refused | TaskNotFound):
+        if was_taken_away(error, self.task.id):
             return None
         try:
             if error is None:
@@ -212,6 +219,11 @@ class Execution:
         while (left := limit.total_seconds() + self._context.seconds_waited() - (loop.time() - started)) > 0:  # noqa: ASYNC110
             await asyncio.sleep(max(left, 1.0) if self._context.is_asking else left)
         self.stop(self._failed(Failure(message=f"Tool {self._tool.name} took longer than its {limit} and was stopped")))
+
+
+def was_taken_away(error: BaseException | None, task_id: str) -> bool:
+    """Whether an error says that this task is no longer its worker's. One of another task says nothing of it."""
+    return isinstance(error, Refused | TaskNotFound) and getattr(error, "task_id", task_id) == task_id
 
 
 async def wind_up(runs: Set[Execution], over: Callable[[], Awaitable[object]], policy: Policy) -> None:

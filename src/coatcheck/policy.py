@@ -33,6 +33,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Unfinished tasks an owner may have."""
     anonymous_quota: int | None = None
     """Unfinished tasks that callers without an owner may have, all together."""
+    children: int | None = 1000
+    """Unfinished tasks that the work of one task may have made."""
     lease: timedelta = timedelta(seconds=20)
     """How long a worker may be silent before its task counts as stalled; half as long again and it is lost."""
     max_losses: int = 3
@@ -50,7 +52,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidArgument(
                     f"{name} must be at most {_LONGEST.days} days; for tasks that stay, allow no ttl."
                 )
-        for name in ("quota", "anonymous_quota", "max_losses"):
+        for name in ("quota", "anonymous_quota", "children", "max_losses"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidArgument(f"{name} must be at least 1, but it is {value}.")

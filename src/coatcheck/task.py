@@ -12,6 +12,8 @@ from msgspec import UNSET, UnsetType
 from coatcheck.payload import Payload
 
 NOTHING = Payload(b"{}")
+_FAMILY = "task:"
+"""What the owners of children begin with; those of callers never do."""
 Position = tuple[datetime, str]
 """Where a task stands in a listing: its creation, then its id."""
 
@@ -153,3 +155,13 @@ class Task(_Value, frozen=True, kw_only=True):
     @property
     def position(self) -> Position:
         return self.created_at, self.id
+
+    @property
+    def as_owner(self) -> str:
+        """Return the owner of its children: the tasks that its work made of calls of its own."""
+        return f"{_FAMILY}{self.id}"
+
+    @property
+    def is_child(self) -> bool:
+        """Whether the work of another task made it."""
+        return self.owner is not None and self.owner.startswith(_FAMILY)

@@ -47,6 +47,7 @@ class TaskWorker(Protocol):
         idempotency_key: str | None = None,
         meta: Mapping[str, Any] | Payload = NOTHING,
         made: Callable[[Task], None] | None = None,
+        parent: Task | None = None,
     ) -> Task: ...
 
 
@@ -112,10 +113,11 @@ class Worker:
         idempotency_key: str | None = None,
         meta: Mapping[str, Any] | Payload = NOTHING,
         made: Callable[[Task], None] | None = None,
+        parent: Task | None = None,
     ) -> Task:
         """Make a task for one of this worker's tools. With a slot free it is written as claimed, and starts at once.
 
-        `made` is told of it before it starts here.
+        `made` is told of it before it starts here. `parent` is the task whose work makes it.
 
         Raises:
             InvalidArgument: There is no such tool, or a wish cannot be met.
@@ -126,7 +128,8 @@ class Worker:
             have = ", ".join(sorted(self._tools)) or "none"
             raise InvalidArgument(f"There is no tool {tool!r} here; there is: {have}.")
         terms = known.terms if ttl is msgspec.UNSET else msgspec.structs.replace(known.terms, ttl=ttl)
-        wishes: dict[str, Any] = {"owner": owner, "terms": terms, "idempotency_key": idempotency_key, "meta": meta}
+        wishes: dict[str, Any] = {"owner": owner, "terms": terms, "meta": meta, "parent": parent}
+        wishes["idempotency_key"] = idempotency_key
         if self._is_stopping or not self._reserve(1):
             task = await self._engine.submit(tool, arguments, **wishes)
             if made:
@@ -250,7 +253,7 @@ class Worker:
         Its context variables are the worker's, also if a request handed it in: it must run alike after a restart.
         """
         tool = tools[task.call.full_name]
-        self._runs.add(self._context.copy().run(Execution, self._engine, task, tool, self._ended))
+        self._runs.add(self._context.copy().run(Execution, self._engine, task, tool, self._ended, self._aside))
         self._is_idle.clear()
 
     def _ended(self, execution: Execution) -> None:
@@ -259,12 +262,21 @@ class Worker:
             self._is_idle.set()
         self._release(1)
 
+    def _aside(self, waits: bool) -> None:
+        """Give a slot to others while its task waits for other tasks; it may come back to more than there are."""
+        if waits:
+            self._release(1)
+        else:
+            self._take(1)
+
     def _reserve(self, wanted: int) -> int:
-        taken = min(wanted, self._free)
-        self._free -= taken
-        if self._free == 0:
+        return self._take(max(min(wanted, self._free), 0))
+
+    def _take(self, slots: int) -> int:
+        self._free -= slots
+        if self._free <= 0:
             self._has_room.clear()
-        return taken
+        return slots
 
     def _release(self, slots: int) -> None:
         self._free += slots

@@ -114,11 +114,13 @@ class DocketWorker:
         idempotency_key: str | None = None,
         meta: Mapping[str, Any] | Payload = NOTHING,
         made: Callable[[Task], None] | None = None,
+        parent: Task | None = None,
         not_before: datetime | None = None,
     ) -> Task:
         """Make a task for one of this worker's tools, durable when this returns, and have Docket bring it to a worker.
 
-        `made` is told of it before it starts here. `not_before` is when it may start; its ttl runs meanwhile.
+        `made` is told of it before it starts here. `parent` is the task whose work makes it. `not_before` is when it
+        may start; its ttl runs meanwhile.
 
         Raises:
             InvalidArgument: There is no such tool, or a wish cannot be met.
@@ -135,9 +137,8 @@ class DocketWorker:
             if life and not_before - self._engine.clock() >= life:
                 raise InvalidArgument(f"The task may not start before it has expired; give it a ttl above {life}.")
         task_id = self._engine.new_id()
-        task = await self._engine.submit(
-            tool, arguments, owner=owner, terms=terms, idempotency_key=idempotency_key, meta=meta, task_id=task_id
-        )
+        wishes: dict[str, Any] = {"owner": owner, "idempotency_key": idempotency_key, "meta": meta, "parent": parent}
+        task = await self._engine.submit(tool, arguments, terms=terms, task_id=task_id, **wishes)
         if made:
             made(task)
         if task.id == task_id and not self._is_stopping:  # else it is an earlier call's, and Docket has had it

@@ -6,6 +6,8 @@ from coatcheck.server.access.rates import Rate
 from coatcheck.server.access.rules import Rule, role, scope, signed_in, when, who
 from coatcheck.server.access.settings import Access
 from coatcheck.server.http.app import http_app
+from coatcheck.server.local.handle import LocalTask, TaskPage
+from coatcheck.server.local.meta import TaskMeta
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.task_server import TaskServer
 from coatcheck.server.tasks import Tasks
@@ -13,11 +15,14 @@ from coatcheck.sync_context import SyncContext
 
 __all__ = [
     "Access",
+    "LocalTask",
     "Principal",
     "Rate",
     "Rule",
     "SyncContext",
     "TaskContext",
+    "TaskMeta",
+    "TaskPage",
     "TaskPolicy",
     "TaskServer",
     "Tasks",

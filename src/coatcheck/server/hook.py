@@ -7,16 +7,35 @@ What is relied on is written down in tests/sdk, and run against every version of
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.dialects.words import INTERNAL_ERROR
 
 RequestContext = ServerRequestContext[Any, Any]
 Step = Callable[[RequestContext, CallNext], Awaitable[HandlerResult]]
+
+
+def authors_middleware(server: MCPServer[Any]) -> Sequence[Any]:
+    """Return the middleware of a server that is neither the SDK's own nor ours."""
+    return [one for one in server.middleware if not isinstance(one, Hook) and type(one) not in _sdks_own()]
+
+
+def chained(middleware: Sequence[Any], handler: CallNext) -> CallNext:
+    """Return what takes a request through all of them, the first outermost, to the handler."""
+    for one in reversed(middleware):
+        handler = partial(one, call_next=handler)
+    return handler
+
+
+@cache
+def _sdks_own() -> frozenset[type]:
+    return frozenset(type(one) for one in MCPServer("any").middleware)
 
 
 class Verbatim(MCPError):

@@ -26,7 +26,9 @@ class _Cursor(msgspec.Struct, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
 
 
-async def page(desk: Desk, owner: str | None, cursor: str | None) -> tuple[Sequence[Task], str | None]:
+async def page(
+    desk: Desk, owner: str | None, cursor: str | None, size: int = _PAGE
+) -> tuple[Sequence[Task], str | None]:
     """Return tasks of an owner, newest first, and where to go on if there are more.
 
     Raises:
@@ -37,10 +39,10 @@ async def page(desk: Desk, owner: str | None, cursor: str | None) -> tuple[Seque
     except InvalidArgument:
         desk.audit.denied(owner, "list", "the cursor is not of this caller")
         raise
-    found = await desk.engine.list(owner, after=after, limit=_PAGE + 1)
-    tasks = found[:_PAGE]
+    found = await desk.engine.list(owner, after=after, limit=size + 1)
+    tasks = found[:size]
     desk.audit.listed(owner, len(tasks))
-    return tasks, write_cursor(tasks[-1].position, owner) if len(found) > _PAGE else None
+    return tasks, write_cursor(tasks[-1].position, owner) if len(found) > size else None
 
 
 def write_cursor(position: Position, owner: str | None) -> str:

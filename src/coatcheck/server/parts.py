@@ -17,6 +17,8 @@ from coatcheck.server.calls.calls import Calls
 from coatcheck.server.calls.toolbox import Toolbox
 from coatcheck.server.discovery import Discovery
 from coatcheck.server.hook import Hook, RequestContext, Step
+from coatcheck.server.local.calls import LocalCalls
+from coatcheck.server.mounting import REACHED, Mounts
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.polling import PollLimit, Polls
 from coatcheck.server.runtime import Runtime
@@ -33,7 +35,8 @@ class Parts:
         self, settings: Settings, poll_limit: PollLimit | None, policies: dict[str, TaskPolicy] | None = None
     ) -> None:
         """`policies`: where those of tools are found by name, if not among the tools that were registered."""
-        self.runtime = Runtime(settings, lambda: self.toolbox.all())
+        self.mounts = Mounts()
+        self.runtime = Runtime(settings, lambda: self.toolbox.all(), self.mounts)
         self.toolbox = Toolbox(self.runtime, policies)
         self.polls = Polls(self.runtime, poll_limit)
         self.ticket_tools = TicketTools(self.runtime) if settings.has_ticket_tools else None
@@ -41,6 +44,7 @@ class Parts:
         access = settings.access
         self.gate = Gate(self.runtime, Authorities(access.authorize, roles=access.roles), Rates(access.rate))
         self.calls = Calls(self.runtime, self.toolbox, acquaintances, self.gate)
+        self.local = LocalCalls(self.runtime, self.toolbox, self.calls, self.gate, self.mounts)
         self._older = OlderMethods(self.runtime, self.polls, acquaintances)
         self._newer = NewerMethods(self.runtime, self.polls, settings.needs_name)
         names = self.ticket_tools.names if self.ticket_tools else frozenset[str]()
@@ -53,6 +57,8 @@ class Parts:
             "tools/call": _pass_on,
             LISTEN: self._listen,
         }
+        for method in REACHED:
+            self.steps[method] = self.mounts.step(self.steps[method])
         self.hook = Hook(self.steps)
 
     def methods(self) -> Sequence[MethodBinding]:

@@ -19,6 +19,7 @@ from coatcheck.policy import duration
 from coatcheck.server.access.audit import Audit
 from coatcheck.server.access.desk import Desk
 from coatcheck.server.identity import Identity
+from coatcheck.server.mounting import Mounts
 from coatcheck.server.settings import Settings
 from coatcheck.server.v2025.status import StatusNews
 from coatcheck.server.waiting.vigil import Vigils
@@ -78,8 +79,8 @@ class Runtime:
     It lives in a task of its own, because whoever leaves last need not be the one who came first.
     """
 
-    def __init__(self, settings: Settings, tools: Callable[[], list[Tool]]) -> None:
-        self._settings, self._tools = settings, tools
+    def __init__(self, settings: Settings, tools: Callable[[], list[Tool]], mounts: Mounts) -> None:
+        self._settings, self._tools, self._mounts = settings, tools, mounts
         self._guests = 0
         self._host: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -173,11 +174,12 @@ class Runtime:
         state: Any = {}
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
+        await stack.enter_async_context(self._mounts.living())
         engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
         desk = Desk(engine, Audit(is_on=settings.audits()))
         vigils = Vigils(desk, duration("heartbeat", settings.heartbeat).total_seconds())
         stack.push_async_callback(vigils.errands.settle)
-        for jobs in settings.jobs if slots else ():
+        for jobs in (*settings.jobs, *self._mounts.jobs()) if slots else ():
             await stack.enter_async_context(jobs.looked_after(engine))
         worker = await stack.enter_async_context(
             new_worker(engine, self._tools, slots=slots, grace=settings.grace, docket=settings.courier())

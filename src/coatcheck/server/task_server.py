@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from mcp.server.extension import Extension
-from mcp.server.mcpserver import MCPServer, RequestStateSecurity
+from mcp.server.mcpserver import RequestStateSecurity
+from mcp.server.mcpserver.prompts import Prompt
+from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from starlette.applications import Starlette
@@ -21,6 +23,8 @@ from coatcheck.server.access.settings import Access
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.seats import Seats
+from coatcheck.server.local.server import LocalServer
+from coatcheck.server.offering import Offering
 from coatcheck.server.policy import TaskWish
 from coatcheck.server.settings import Lifespan
 from coatcheck.server.tasks import Tasks
@@ -30,10 +34,10 @@ STATE_KEY_VARIABLE = "COATCHECK_STATE_KEY"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class TaskServer(MCPServer[Any]):
-    """An `MCPServer` with everything that has, and `task=` on its tools.
+class TaskServer(LocalServer):
+    """An `MCPServer` with everything that has, and `task=` on its tools, resources and prompts.
 
-    `store` is where tasks are kept, and `task` what tools get that say nothing else.
+    `store` is where tasks are kept, and `task` what they get that say nothing else.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class TaskServer(MCPServer[Any]):
         waiting = {"heartbeat": heartbeat, "fallback_tools": fallback_tools, "subscriptions": bus}
         self.tasks = self._tasks(store, default=task, key=key, **amounts, **running, **callers, **waiting)
         self._names: set[str] = set()
+        self._offering = Offering(self)
         self._is_alone = not extensions  # what else intercepts calls must see them all
         options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
         options |= {"subscriptions": False if subscriptions is False else bus, **_sealed(options, name)}
@@ -111,28 +116,70 @@ class TaskServer(MCPServer[Any]):
         known_as = name or fn.__name__
         if known_as not in self._names:
             self._names.add(known_as)
-            fn = (self.tasks.register if self._is_alone else self.tasks.add)(fn, known_as, task)
+            given = fn
+            is_mounted = ("tool", known_as) in self.tasks.mounts.names
+            fn = (self.tasks.register if self._is_alone and not is_mounted else self.tasks.add)(fn, known_as, task)
             self.tasks.limit(known_as, authorize=authorize, rate=rate, function=fn)
+            self._offering.put_tool(known_as, given, args, options)
         super().add_tool(fn, name, *args, **options)
 
-    def resource(self, uri: str, *, authorize: Authority | None = None, **options: Any) -> Callable[[Any], Any]:
-        """As `MCPServer.resource`. `authorize` says who may see and read it; its arguments are the template's."""
-        if authorize is not None and not callable(uri):
-            self.tasks.protect("resource", uri, authorize)
-        return super().resource(uri, **options)
-
-    def prompt(
-        self, name: str | None = None, *args: Any, authorize: Authority | None = None, **options: Any
+    def resource(
+        self, uri: str, *, task: TaskWish | None = None, authorize: Authority | None = None, **options: Any
     ) -> Callable[[Any], Any]:
-        """As `MCPServer.prompt`. `authorize` says who may see and use it."""
-        decorate = super().prompt(name, *args, **options)
+        """As `MCPServer.resource`. `task` says whether reads by your own code may be tasks, `authorize` who may see
+        and read it; its arguments are the template's.
+        """
+        decorate = super().resource(uri, **options)
 
-        def protected(function: Any) -> Any:
-            if authorize is not None:
-                self.tasks.protect("prompt", name or function.__name__, authorize)
+        def added(function: Any) -> Any:
+            self.tasks.say("resource", uri, task=task, authorize=authorize)
+            if "{" in uri:  # others come by add_resource
+                self._offering.put_template(uri, function, options)
             return decorate(function)
 
-        return protected
+        return added
+
+    def add_resource(self, resource: Resource) -> None:
+        """As `MCPServer.add_resource`."""
+        super().add_resource(resource)
+        self._offering.put_resource(resource)
+
+    def prompt(
+        self,
+        name: str | None = None,
+        *args: Any,
+        task: TaskWish | None = None,
+        authorize: Authority | None = None,
+        **options: Any,
+    ) -> Callable[[Any], Any]:
+        """As `MCPServer.prompt`. `task` says whether your own code may have tasks of it, `authorize` who may use it."""
+        decorate = super().prompt(name, *args, **options)
+
+        def added(function: Any) -> Any:
+            self.tasks.say("prompt", name or function.__name__, task=task, authorize=authorize)
+            return decorate(function)
+
+        return added
+
+    def add_prompt(self, prompt: Prompt) -> None:
+        """As `MCPServer.add_prompt`."""
+        super().add_prompt(prompt)
+        self._offering.put_prompt(prompt)
+
+    def remove_prompt(self, name: str) -> None:
+        """As `MCPServer.remove_prompt`."""
+        super().remove_prompt(name)
+        self._offering.take("prompt", name)
+
+    def mount(self, guest: TaskServer, prefix: str) -> None:
+        """Offer what another server offers, as `prefix_tool`, `prefix_prompt` and `prefix+resource`.
+
+        Its middleware and its rules hold, its tools find its own lifespan's state, and tasks are kept and run here.
+
+        Raises:
+            InvalidArgument: The prefix is taken or none, or the guest is this server.
+        """
+        guest._offering.join(self, self.tasks.mount(self, guest, prefix))
 
     def _adapted(self, tool: Tool) -> Tool:
         """Return a ready-made tool under the server's default policy."""
@@ -145,6 +192,7 @@ class TaskServer(MCPServer[Any]):
         super().remove_tool(name)
         self._names.discard(name)
         self.tasks.remove(name)
+        self._offering.take("tool", name)
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         """Return the ASGI application, with a shorter way for polls and for those who wait."""

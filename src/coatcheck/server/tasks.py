@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
@@ -16,14 +16,18 @@ from msgspec import structs
 from starlette.types import ASGIApp
 
 from coatcheck.dialects.v2026 import EXTENSION
+from coatcheck.errors import InvalidArgument
 from coatcheck.executors import Jobs
 from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, lifetime
+from coatcheck.server.access.authorities import Kind
 from coatcheck.server.access.rates import RateWish
 from coatcheck.server.access.rules import Authority, rule_of
 from coatcheck.server.access.settings import Access
 from coatcheck.server.calls.toolbox import SimpleTool, validator
 from coatcheck.server.hook import Hook, RequestContext
+from coatcheck.server.local.calls import LocalCalls
+from coatcheck.server.mounting import Guest, Mount, Mounts
 from coatcheck.server.parts import Parts
 from coatcheck.server.policy import TaskPolicy, TaskWish, policy_of
 from coatcheck.server.polling import PollLimit
@@ -32,6 +36,9 @@ from coatcheck.server.settings import Lifespan, Settings
 from coatcheck.task import Task, full_name
 from coatcheck.tool import Tool
 from coatcheck.wiring import open_store
+
+if TYPE_CHECKING:
+    from coatcheck.server.task_server import TaskServer
 
 logger = logging.getLogger("coatcheck")
 _BUILT_IN = TaskPolicy("forbidden")
@@ -157,6 +164,21 @@ class Tasks(Extension):
         if rate is not None:
             gate.rates.set(tool, rate)
 
+    def say(
+        self,
+        kind: Literal["resource", "prompt"],
+        name: str,
+        *,
+        task: TaskWish | None = None,
+        authorize: Authority | None = None,
+    ) -> None:
+        """Say whether reading a resource, or rendering a prompt, may be a task for your own code, and who may do it."""
+        if authorize is not None:
+            self.protect(kind, name, authorize)
+        policy = policy_of(task).over(self._default).over(_BUILT_IN if task is None else _BUILT_IN_TASK)
+        lifetime(self._settings.policy, policy.terms())
+        self._parts.toolbox.add_content(f"{kind}:{name}", policy)
+
     def protect(self, kind: Literal["resource", "prompt"], name: str, authorize: Authority) -> None:
         """Say who may use a resource, known by its URI or by its template, or a prompt. The first to say it is right:
         of two components with one name, the first stays, too.
@@ -168,6 +190,35 @@ class Tasks(Extension):
         """Forget a tool. Its tasks wait for a server that has it."""
         self._parts.toolbox.remove(name)
         self._parts.gate.forget(name)
+
+    def mount(self, host: MCPServer[Any], guest: TaskServer, prefix: str) -> Mount:
+        """Take in another server.
+
+        Raises:
+            InvalidArgument: The prefix is taken or none, or the guest is this server, or has it as a guest.
+        """
+        theirs = guest.tasks
+        mounted = Guest(guest, theirs._settings, theirs.mounts)
+        if guest is host or theirs.mounts.have(host):
+            raise InvalidArgument("A server cannot be mounted in itself.")
+        mount = self.mounts.add(mounted, prefix, self._settings.subscriptions)
+        theirs.local.go_by(self.local, mount)
+        return mount
+
+    def said_of(self, kind: Kind, name: str) -> dict[str, Any]:
+        """Return what was said of a component, as it is said again where this server is mounted."""
+        gate, toolbox = self._parts.gate, self._parts.toolbox
+        row = name if kind == "tool" else f"{kind}:{name}"
+        said: dict[str, Any] = {
+            "task": toolbox.policy_of(row) or _BUILT_IN,
+            "authorize": gate.authorities.rule(kind, name),
+        }
+        return {**said, "rate": gate.rates.of(name)} if kind == "tool" else said
+
+    def share_rates(self, tool: str, mount: Mount, theirs: Tasks) -> None:
+        """Hold a guest's tool to what its server says of all its tools together."""
+        if rates := theirs._parts.gate.rates.all:
+            self._parts.gate.rates.share(tool, mount.prefix, rates)
 
     def look_after(self, jobs: Jobs) -> Jobs:
         """Return the jobs; while this server runs tasks, those of tasks that have ended are stopped, whoever died."""
@@ -222,7 +273,7 @@ class Tasks(Extension):
 
     def bodies(self) -> list[Tool]:
         """Return the tools as they are where they run, for a process that runs one task of one of them."""
-        return [self._parts.toolbox.body(name) for name in self._parts.toolbox.policies]
+        return self._parts.toolbox.bodies()
 
     async def check(self, server: MCPServer[Any]) -> None:
         """See whether the server could start: what its settings say, and what tasks are kept in.
@@ -239,6 +290,21 @@ class Tasks(Extension):
         """Return the tools that may be tasks, and how, for people to read."""
         policies = sorted(self._parts.toolbox.policies.items())
         return [f"{full_name(name, policy.terms().version)} ({policy.mode})" for name, policy in policies]
+
+    # For your own code
+
+    @property
+    def bus(self) -> SubscriptionBus | None:
+        """Where tools tell of changes to what the server offers."""
+        return self._settings.subscriptions
+
+    @property
+    def local(self) -> LocalCalls:
+        return self._parts.local
+
+    @property
+    def mounts(self) -> Mounts:
+        return self._parts.mounts
 
     # For the shorter way
 

@@ -60,7 +60,7 @@ _write = msgspec.json.Encoder().encode
 class QuickOlderCalls:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks, tasking: Tasking) -> None:
         self._app, self._tasking = app, tasking
-        self._trust, self._observers = Trust(server), Observers(server, tasks)
+        self._trust, self._observers = Trust(server), Observers(server)
         self._most = min(_MOST_BYTES, server.session_manager.max_request_body_size)
         self._under_way: dict[tuple[str, int | str], RowCall] = {}
         self._sessions = LiveSessions(app, server.session_manager.session_idle_timeout)

@@ -62,17 +62,26 @@ class Rates:
     """The rates of a server: for all its tools together, and for each."""
 
     def __init__(self, rates: RateWish | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._all, self._of_tools = rates_of(rates), dict[str, tuple[Rate, ...]]()
+        self.all, self._of_tools = rates_of(rates), dict[str, tuple[Rate, ...]]()
+        self._groups = dict[str, tuple[Hashable, tuple[Rate, ...]]]()
         self._buckets = Buckets(clock)
 
     def __bool__(self) -> bool:
-        return bool(self._all or self._of_tools)
+        return bool(self.all or self._of_tools or self._groups)
 
     def set(self, tool: str, rates: RateWish) -> None:
         self._of_tools[tool] = rates_of(rates)
 
+    def share(self, tool: str, group: Hashable, rates: Sequence[Rate]) -> None:
+        """Give a tool rates that all of a group have together."""
+        self._groups[tool] = (group, tuple(rates))
+
+    def of(self, tool: str) -> tuple[Rate, ...]:
+        return self._of_tools.get(tool, ())
+
     def remove(self, tool: str) -> None:
         self._of_tools.pop(tool, None)
+        self._groups.pop(tool, None)
 
     def check(self, tool: str, owner: str | None) -> None:
         """Count one call.
@@ -82,11 +91,12 @@ class Rates:
         """
         wanted: dict[Hashable, tuple[float, float]] = {}
         said: dict[Hashable, tuple[str, Rate]] = {}
-        for whose, rates in ((None, self._all), (tool, self._of_tools.get(tool, ()))):
+        shared = (self._groups[tool],) if tool in self._groups else ()
+        for whose, rates in ((None, self.all), *shared, (tool, self.of(tool))):
             for number, rate in enumerate(rates):
                 key = (whose, number, rate.of, owner if rate.of == "caller" else None)
                 wanted[key] = rate.bucket
-                said[key] = ("The tools of this server" if whose is None else f"Tool {tool!r}", rate)
+                said[key] = (f"Tool {tool!r}" if whose == tool else "The tools of this server", rate)
         if refused := self._buckets.take(wanted):
             key, wait = refused
             what, rate = said[key]

@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -55,7 +56,8 @@ def background_context(
     request = restore_request(context.task.call.meta)
     channel = TaskChannel(context, running.vigils.lines)
     return Context(
-        request_context=ServerRequestContext(
+        request_context=TaskRequest(
+            task=context,
             session=ServerSession(channel, TaskConnection(channel, client_of(request))),
             lifespan_context=running.state,
             protocol_version=request.protocol_version,
@@ -82,6 +84,13 @@ def _client(client_info: bytes, capabilities: bytes) -> Connection:
 
 
 _known_client = functools.lru_cache(maxsize=256)(_client)
+
+
+@dataclass(kw_only=True)
+class TaskRequest(ServerRequestContext[Any, Any]):
+    """The request of a task's body, by which a call of its own is known to be one."""
+
+    task: TaskContext
 
 
 class TaskConnection(Connection):

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from mcp.server.context import ServerRequestContext
 
 from coatcheck.context import TaskContext
 from coatcheck.errors import InvalidArgument
 from coatcheck.payload import Payload, encode
 from coatcheck.task import Task, ToolCall
 
-ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-
 
 class PlainContext(TaskContext):
     """So that one body serves clients with and without tasks. Its `task` was never written and has no id."""
 
-    __slots__ = ("_progress",)
+    __slots__ = ("_progress", "request")
 
-    def __init__(self, tool: str, report: ReportProgress | None = None) -> None:
-        self._progress = report
+    def __init__(self, tool: str, request: ServerRequestContext[Any, Any] | None = None) -> None:
+        """`request` is the one that is being served, if it is one."""
+        self.request = request
+        self._progress = request.session.report_progress if request else None
         self.is_stopping = False
         now = datetime.now(UTC)
         self.task = Task(
@@ -63,6 +65,7 @@ class PlainContext(TaskContext):
         answer_schema: Mapping[str, Any] | None = None,
         *,
         judges_itself: bool = False,
+        key: str | None = None,
     ) -> Any:
         raise InvalidArgument(
             "This call is not a task, so it cannot ask through TaskContext; use the SDK's Context.elicit, "

@@ -75,13 +75,15 @@ class Calls:
         key: str | None = None,
         ttl: Duration | UnsetType | None = UNSET,
         made: Callable[[Task], None] | None = None,
+        parent: Task | None = None,
     ) -> Task:
         """Make a task of a call, here if there is room; durable when this returns.
 
-        `key`: what makes repeats of it one. `made` is told of it before it runs here.
+        `key`: what makes repeats of it one. `made` is told of it before it runs here. `parent`: the task whose work
+        makes it.
         """
         served = self._runtime.running
-        wishes: dict[str, Any] = {"owner": owner, "meta": meta, "idempotency_key": key}
+        wishes: dict[str, Any] = {"owner": owner, "meta": meta, "idempotency_key": key, "parent": parent}
         try:
             task = await self._submit_to(served, name, arguments, ttl, made, wishes)
         except QuotaExceeded:
@@ -101,7 +103,7 @@ class Calls:
     ) -> Task:
         if served.worker:
             return await served.worker.submit(name, arguments, ttl=ttl, made=made, **wishes)
-        terms = self._toolbox.policies[name].terms()
+        terms = self._toolbox.body(name).terms
         if ttl is not UNSET:
             terms = msgspec.structs.replace(terms, ttl=ttl)
         task = await served.engine.submit(name, arguments, terms=terms, **wishes)
@@ -111,7 +113,7 @@ class Calls:
 
     async def _run(self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         if params.name in self._toolbox.plain or params.name in self._toolbox.policies:
-            running.set(PlainContext(params.name, ctx.session.report_progress))
+            running.set(PlainContext(params.name, ctx))
         return await call_next(ctx)
 
     async def _hand_in(
@@ -121,7 +123,7 @@ class Calls:
         served = self._runtime.running
         with as_protocol_errors():
             ttl = wished_ttl(params, served.engine.policy) if ctx.protocol_version in HANDSHAKE else UNSET
-        if answer := await _before_the_body(params, ctx, call_next):
+        if answer := await before_the_body(params, ctx, call_next):
             return answer
         with as_protocol_errors():
             meta = read_request(ctx, params)
@@ -160,7 +162,7 @@ class Calls:
         if task:
             live.attach(task)
         else:
-            if answer := await _before_the_body(params, ctx, call_next):
+            if answer := await before_the_body(params, ctx, call_next):
                 return answer
             with as_protocol_errors():
                 meta = read_request(ctx, params, is_held=takes_tickets)
@@ -209,7 +211,7 @@ async def _forget(served: Running, task: Task) -> None:
         await served.engine.forget(await served.engine.finished(task))
 
 
-async def _before_the_body(params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+async def before_the_body(params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
     """Let the SDK do all it does before a tool's body. Returns its answer, or None where the body would have begun."""
     asks = ctx.protocol_version in MODERN
     handing_in.set(params.name)

@@ -37,6 +37,8 @@ class Toolbox:
         self.simple: dict[str, SimpleTool] = {}
         self.plain: set[str] = set()
         """Tools that are never tasks, but take a `TaskContext`."""
+        self.contents: dict[str, TaskPolicy] = {}
+        """Resources and prompts that may be tasks for your own code, by the names of their rows."""
 
     def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
         """Return what to register with the server under `name` in place of `function`."""
@@ -51,8 +53,20 @@ class Toolbox:
             worker.add(self.tool(name), replace=True)
         return stand_in(function, name)
 
+    def add_content(self, row: str, policy: TaskPolicy) -> None:
+        """Let a resource or a prompt be tasks; or no longer."""
+        self.contents.pop(row, None)
+        if policy.mode != "forbidden":
+            self.contents[row] = policy
+            if self._runtime.is_running and (worker := self._runtime.running.worker):
+                worker.add(self.tool(row), replace=True)
+
+    def policy_of(self, row: str) -> TaskPolicy | None:
+        return self.policies.get(row) or self.contents.get(row)
+
     def remove(self, name: str) -> None:
         self.policies.pop(name, None)
+        self.contents.pop(name, None)
         self.simple.pop(name, None)
         self.plain.discard(name)
         if self._runtime.is_running and (worker := self._runtime.running.worker):
@@ -69,18 +83,27 @@ class Toolbox:
 
     def all(self) -> list[Tool]:
         """Return the tools as the worker knows them."""
-        return [self.tool(name) for name in self.policies]
+        return [self.tool(name) for name in (*self.policies, *self.contents)]
+
+    def bodies(self) -> list[Tool]:
+        """Return them as they are where they run."""
+        return [self.body(name) for name in (*self.policies, *self.contents)]
 
     def tool(self, name: str) -> Tool:
         body = self.body(name)
-        return self._runtime.detach(body) if self.policies[name].detached is True else body
+        return self._runtime.detach(body) if self._policy(name).detached is True else body
 
     def body(self, name: str) -> Tool:
         """Return a tool as it is where it runs."""
-        policy = self.policies[name]
+        policy = self._policy(name)
 
         def work(context: TaskContext, arguments: Mapping[str, Any]) -> Awaitable[Outcome]:
             simple = self.simple.get(name)
             return run_body(self._runtime.running, context, arguments, simple is None or simple.takes_context)
 
         return Tool(name=name, work=work, terms=policy.terms(), accepts=policy.also, timeout=policy.limit)
+
+    def _policy(self, row: str) -> TaskPolicy:
+        policy = self.policy_of(row)
+        assert policy, "only what is in the box is looked for by its name"
+        return policy

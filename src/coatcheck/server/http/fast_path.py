@@ -62,7 +62,7 @@ class FastPath:
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
         self._app, self._server, self._tasks = app, server, tasks
         self._trust = Trust(server)
-        self._observers = Observers(server, tasks)
+        self._observers = Observers(server)
         self._most = min(_MOST_BYTES, server.session_manager.max_request_body_size)
         self._meta: dict[str, Any] = {SERVER_INFO_META_KEY: server.session_manager.app.server_info_stamp}
         clients = Clients()

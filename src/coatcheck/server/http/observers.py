@@ -7,13 +7,12 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from opentelemetry import trace
 
-from coatcheck.server.tasks import Tasks
+from coatcheck.server.hook import authors_middleware
 
 
 class Observers:
-    def __init__(self, server: MCPServer[Any], tasks: Tasks) -> None:
-        self._server, self._ours = server, tasks.middleware
-        self._known = {type(middleware) for middleware in MCPServer("any").middleware}
+    def __init__(self, server: MCPServer[Any]) -> None:
+        self._server = server
         self._looked_at: list[Any] = []
         self._has_other = True
 
@@ -24,5 +23,5 @@ class Observers:
         middleware = self._server.middleware
         if middleware != self._looked_at:
             self._looked_at = list(middleware)
-            self._has_other = not all(type(one) in self._known or one is self._ours for one in middleware)
+            self._has_other = bool(authors_middleware(self._server))
         return self._has_other

@@ -45,7 +45,7 @@ class Seats:
 
     def __init__(self, app: ASGIApp, server: MCPServer[Any], tasks: Tasks) -> None:
         self._app, self._tasks = app, tasks
-        self._observers = Observers(server, tasks)
+        self._observers = Observers(server)
         manager = server.session_manager
         self._is_resumable = manager.event_store is not None  # such a stream is the SDK's to look after
         self._sessions = LiveSessions(app, manager.session_idle_timeout)

@@ -11,13 +11,14 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
+from coatcheck.answers import answer_of, open_question
 from coatcheck.dialects import v2025
-from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidArgument
+from coatcheck.errors import AlreadyFinished, CoatcheckError
 from coatcheck.server.failures import Stopping, protocol_error
 from coatcheck.server.listing import page
 from coatcheck.server.runtime import Running, Runtime
 from coatcheck.server.taskless.ticket import describe, line, write_ticket
-from coatcheck.task import InputRequest, Status, Task
+from coatcheck.task import Status, Task
 
 _LONGEST_WAIT = 50.0
 TaskId = Annotated[str, Field(description="The task id from the ticket")]
@@ -85,8 +86,8 @@ class TicketTools:
         task = await running.desk.get(task_id, owner)
         if task.status.is_terminal:
             return _collected(task)
-        key = _open_question(task, question)
-        answer = _answer(task.input_requests[key], action, content)
+        key = open_question(task, question)
+        answer = answer_of(task.input_requests[key], action, content)
         return write_ticket(await running.desk.answer(task_id, owner, {key: answer}))
 
     async def cancel_task(self, task_id: TaskId, ctx: Context[Any, Any]) -> CallToolResult:
@@ -147,29 +148,3 @@ def _collected(task: Task) -> CallToolResult:
         reason = f": {task.status_message}" if task.status_message else ""
         return _error(f"Task {task.id} of {task.call.tool} was cancelled{reason}")
     return write_ticket(task)
-
-
-def _open_question(task: Task, question: str | None) -> str:
-    keys = list(task.input_requests)
-    if question in task.input_requests:
-        return str(question)
-    if question is None and len(keys) == 1:
-        return keys[0]
-    asked = ", ".join(keys) if keys else "none"
-    raise InvalidArgument(f"Say which question is answered; open in task {task.id}: {asked}.")
-
-
-def _answer(request: InputRequest, action: str, content: dict[str, Any] | str | None) -> dict[str, Any]:
-    """Return an answer in the protocol's words."""
-    match request.method, content:
-        case "elicitation/create", dict() if action == "accept":
-            return {"action": action, "content": content}
-        case "elicitation/create", _:
-            return {"action": action}
-        case "sampling/createMessage", str():
-            said = {"type": "text", "text": content}
-            return {"role": "assistant", "model": "unknown", "content": said}
-        case _, dict():
-            return content
-        case _:
-            raise InvalidArgument(f"{request.method} is answered with an object as content.")

@@ -1,0 +1,1 @@
+"""Tasks from your own code: calls that nobody sent."""
