@@ -30,7 +30,7 @@ from coatcheck.liveness import interrupt, is_dead
 from coatcheck.payload import Payload, canonical, encode
 from coatcheck.policy import Policy, Terms, lifetime, poll_interval
 from coatcheck.store import EVERYONE, Query, Store
-from coatcheck.task import NOTHING, Entry, Position, Status, Task, ToolCall
+from coatcheck.task import NOTHING, Entry, Position, Status, Task, ToolCall, is_family
 
 _BATCH = 100
 _LAST_SECONDS = 5.0
@@ -79,6 +79,8 @@ class Engine:
         """
         if parent:
             owner = parent.as_owner
+        elif owner is not None and is_family(owner):
+            raise InvalidArgument(f"No owner may be called {owner!r:.60}: so are those of children; pass their parent.")
         names = {"tool": tool, "version": terms.version or None, "owner": owner, "idempotency_key": idempotency_key}
         for name, value in names.items():
             if value is not None or name == "tool":

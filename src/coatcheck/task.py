@@ -65,6 +65,11 @@ class ToolCall(_Value, frozen=True, kw_only=True):
         return full_name(self.tool, self.version)
 
 
+def is_family(owner: str) -> bool:
+    """Whether an owner is a task, and what it owns its children."""
+    return owner.startswith(_FAMILY)
+
+
 def full_name(tool: str, version: str) -> str:
     return f"{tool}@{version}" if version else tool
 
@@ -164,4 +169,4 @@ class Task(_Value, frozen=True, kw_only=True):
     @property
     def is_child(self) -> bool:
         """Whether the work of another task made it."""
-        return self.owner is not None and self.owner.startswith(_FAMILY)
+        return self.owner is not None and is_family(self.owner)

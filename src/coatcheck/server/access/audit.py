@@ -6,7 +6,7 @@ import hashlib
 import logging
 from typing import Literal
 
-from coatcheck.task import Task
+from coatcheck.task import Task, is_family
 
 logger = logging.getLogger("coatcheck.audit")
 
@@ -37,6 +37,8 @@ class Audit:
             self._log("deny", owner, wanted=wanted, reason=reason, **given, **named)
 
     def _log(self, event: Event, owner: str | None, **fields: str | int) -> None:
+        if owner and is_family(owner):
+            owner = shown(owner, None)
         said = {"event": event, "owner": owner, **fields}
         text = " ".join(
             f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in said.items()

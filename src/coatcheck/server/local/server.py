@@ -32,7 +32,7 @@ class LocalServer(MCPServer[Any]):
     _state: Any = None
     _unsent: RequestContext | None = None
 
-    @overload  # type: ignore[override]
+    @overload
     async def call_tool(
         self,
         name: str,
@@ -65,7 +65,7 @@ class LocalServer(MCPServer[Any]):
             return await super().call_tool(name, arguments or {}, self._context(context))
         return await self.tasks.local.call_tool(name, arguments or {}, task_meta, context)
 
-    @overload  # type: ignore[override]
+    @overload
     async def read_resource(
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None, *, task_meta: None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult: ...
