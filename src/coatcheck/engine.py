@@ -77,14 +77,14 @@ class Engine:
             QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
             AlreadyFinished: The parent was cancelled, and so is what it made.
         """
-        if parent:
-            owner = parent.as_owner
-        elif owner is not None and is_family(owner):
-            raise InvalidArgument(f"No owner may be called {owner!r:.60}: so are those of children; pass their parent.")
         names = {"tool": tool, "version": terms.version or None, "owner": owner, "idempotency_key": idempotency_key}
         for name, value in names.items():
             if value is not None or name == "tool":
                 _check_name(name, value)
+        if parent:
+            owner = parent.as_owner
+        elif owner is not None and is_family(owner):
+            raise InvalidArgument(f"No owner may be called {owner!r:.60}: so are those of children; pass their parent.")
         now, ttl = self.clock(), lifetime(self.policy, terms)
         task = Task(
             id=task_id or self.new_id(),
