@@ -75,7 +75,7 @@ class Tasks(Extension):
         subscriptions: SubscriptionBus | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
-        """Prepare tasks kept at `store`, a URL; without one, in a file named after the server.
+        """Keep tasks at `store`, a URL; without one, in a file named after the server.
 
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all callers
         with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
@@ -83,9 +83,8 @@ class Tasks(Extension):
         is the Redis in which Docket carries them. `strict` refuses hosts that are frozen between requests.
         `strict_headers=False` also serves clients that leave out the Mcp-Name header. `grace` is what running tasks
         have to finish when the server stops, `heartbeat` how long the caller of a slow tool is left without progress.
-        `bind_sessions=False` lets callers without a principal use ids in any session, `fallback_tools=False` gives
-        clients without tasks no tickets. `access` says who may do what. Without the server's `subscriptions`,
-        `ctx.notify_…` is for plain calls.
+        `bind_sessions=False` lets callers without a principal use ids in any session, `fallback_tools=False` gives none
+        tickets. `access` says who may do what. Without the server's `subscriptions`, `ctx.notify_…` is for plain calls.
         """
         self._default = policy_of(default)
         self._settings = Settings(
