@@ -92,6 +92,7 @@ class Issuer:
         self.key = new_key()
         self.paths: dict[str, Answered] = {}
         self.asked: list[str] = []
+        self.signed: list[str] = []
         self.is_away = False
         self.hold: threading.Event | None = None
         """While it is there and not set, nobody is answered."""
@@ -122,7 +123,8 @@ class Issuer:
         return {name: value for name, value in {**said, **more}.items() if value is not None}
 
     def token(self, key: SigningKey | None = None, head: Mapping[str, Any] | None = None, **claims: Any) -> str:
-        return (key or self.key).sign(self.claims(**claims), **(head or {}))
+        self.signed.append((key or self.key).sign(self.claims(**claims), **(head or {})))
+        return self.signed[-1]
 
 
 @contextmanager
