@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -50,6 +50,8 @@ class Rate:
 
 
 RateWish = Rate | Sequence[Rate]
+Limited = tuple[Hashable, str, Sequence[Rate]]
+"""Something with rates: a key of its own, what it is called towards callers, and the rates."""
 
 
 def rates_of(wish: RateWish | None) -> tuple[Rate, ...]:
@@ -80,13 +82,25 @@ class Rates:
         Raises:
             TooOften: It was one too many, and was not counted.
         """
+        self.take(self.limits(tool), owner)
+
+    def limits(self, tool: str) -> Sequence[Limited]:
+        """Return what a call of a tool counts towards."""
+        return (None, "The tools of this server", self._all), (tool, f"Tool {tool!r}", self._of_tools.get(tool, ()))
+
+    def take(self, limited: Iterable[Limited], owner: str | None) -> None:
+        """Count one use of each of these, or of none.
+
+        Raises:
+            TooOften: It was one too many, and was not counted.
+        """
         wanted: dict[Hashable, tuple[float, float]] = {}
         said: dict[Hashable, tuple[str, Rate]] = {}
-        for whose, rates in ((None, self._all), (tool, self._of_tools.get(tool, ()))):
+        for whose, what, rates in limited:
             for number, rate in enumerate(rates):
                 key = (whose, number, rate.of, owner if rate.of == "caller" else None)
                 wanted[key] = rate.bucket
-                said[key] = ("The tools of this server" if whose is None else f"Tool {tool!r}", rate)
+                said[key] = (what, rate)
         if refused := self._buckets.take(wanted):
             key, wait = refused
             what, rate = said[key]
