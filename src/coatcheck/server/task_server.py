@@ -18,6 +18,7 @@ from coatcheck.policy import Duration, Policy
 from coatcheck.server.access.rates import RateWish
 from coatcheck.server.access.rules import Authority
 from coatcheck.server.access.settings import Access
+from coatcheck.server.access.tokens.verifier import JWTVerifier, signed_in_by
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.seats import Seats
@@ -33,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class TaskServer(MCPServer[Any]):
     """An `MCPServer` with everything that has, and `task=` on its tools.
 
-    `store` is where tasks are kept, and `task` what tools get that say nothing else.
+    `store` is where tasks are kept, `task` what tools get that say nothing else, and `tokens` what callers must show.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TaskServer(MCPServer[Any]):
         bind_sessions: bool = True,
         fallback_tools: bool = True,
         access: Access = Access(),
+        tokens: JWTVerifier | None = None,
         subscriptions: SubscriptionBus | Literal[False] | None = None,
         tools: Sequence[Tool] = (),
         lifespan: Lifespan | None = None,
@@ -71,6 +73,7 @@ class TaskServer(MCPServer[Any]):
         self._names: set[str] = set()
         self._is_alone = not extensions  # what else intercepts calls must see them all
         options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
+        options |= signed_in_by(tokens, options)
         options |= {"subscriptions": False if subscriptions is False else bus, **_sealed(options, name)}
         super().__init__(name, tools=[self._adapted(tool) for tool in tools], **options)
 
