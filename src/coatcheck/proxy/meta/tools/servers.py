@@ -38,7 +38,10 @@ class ServerTools:
         entry = {word: value for word, value in given.items() if value is not None}
         if command is not None and not self._counter.settings.is_for_one:
             raise ToolRefusal(NOT_ALLOWED, "Callers of a shared proxy may not run commands on it; add a url.")
-        self._counter.servers.add(server_entry(name, entry, expands=False))
+        added = server_entry(name, entry, expands=False)
+        if name in self._counter.servers:
+            await caller.guard.admit(name)
+        self._counter.servers.add(added, keeps_terms=True)
         upstream = await caller.upstream(name)
         try:
             await upstream.connect()
