@@ -54,6 +54,7 @@ class Calls:
             return await call_next(ctx)
         wire_methods.validate_client_request("tools/call", ctx.protocol_version, ctx.params)
         params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
+        await self._tasking.admit(ctx, *found, params.arguments or {})
         incoming = Incoming(ctx, params, await self._tasking.sessions.of(ctx), *found)
         self._tasking.met(ctx, incoming.session)
         with incoming.session.used():

@@ -10,10 +10,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.uri_template import UriTemplate
 
 from coatcheck.errors import Forbidden
-from coatcheck.server.access.principal import NOBODY, ROLES, Principal, current_principal
+from coatcheck.server.access.principal import ROLES, Principal, current_principal
 from coatcheck.server.access.rules import Arguments, Authority, Rule, rule_of
 
-Kind = Literal["tool", "resource", "prompt"]
+Kind = Literal["tool", "resource", "prompt", "server"]
+"""What may be used. A server, as a whole, is one behind a proxy."""
 Validate = Callable[[dict[str, Any]], dict[str, Any]]
 _template = lru_cache(maxsize=1024)(UriTemplate.parse)
 
@@ -51,7 +52,7 @@ class Authorities:
 
     def caller(self) -> Principal:
         """Return who sent the request that is being served."""
-        return current_principal(self._roles) if self else NOBODY
+        return current_principal(self._roles)
 
     async def check_tool(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Let a call pass, or not.
@@ -60,12 +61,12 @@ class Authorities:
             Forbidden: The caller may not make this call.
         """
         if rule := self.rule("tool", name):
-            await self._check(rule, "tool", name, lambda: self._validated(name, arguments))
+            await self.check(rule, "tool", name, lambda: self._validated(name, arguments))
 
     async def check_prompt(self, name: str, arguments: Mapping[str, Any] | None) -> None:
         """The same of a prompt. `arguments` None: it is only asked about."""
         if rule := self.rule("prompt", name):
-            await self._check(rule, "prompt", name, lambda: arguments)
+            await self.check(rule, "prompt", name, lambda: arguments)
 
     async def check_resource(self, server: MCPServer[Any], uri: str) -> None:
         """The same of a resource: its rule is that of its own URI, or of the template that makes it."""
@@ -73,19 +74,24 @@ class Authorities:
             return
         name, parameters = await resolve(server, uri)
         if rule := self.rule("resource", name):
-            await self._check(rule, "resource", uri, lambda: {**parameters, "uri": uri})
+            await self.check(rule, "resource", uri, lambda: {**parameters, "uri": uri})
 
     async def check_template(self, name: str) -> None:
         """The same of a template, or a URI, that is only asked about."""
         if rule := self.rule("resource", name):
-            await self._check(rule, "resource", name, lambda: None)
+            await self.check(rule, "resource", name, lambda: None)
 
     async def shown(self, kind: Kind, name: str) -> bool:
         """Whether the caller is to know of a component: there is something it may do with it."""
         rule = self.rule(kind, name)
         return rule is None or await rule.allows(self.caller(), None)
 
-    async def _check(self, rule: Rule, kind: Kind, name: str, arguments: Callable[[], Arguments | None]) -> None:
+    async def check(self, rule: Rule, kind: Kind, name: str, arguments: Callable[[], Arguments | None]) -> None:
+        """Let what a rule is about pass, or not. `arguments`: what it is called with; None: it is only asked about.
+
+        Raises:
+            Forbidden: The rule does not allow it.
+        """
         who = self.caller()
         is_allowed = await rule.allows(who, None)
         if is_allowed and rule.depends_on_arguments and (given := arguments()) is not None:

@@ -48,7 +48,7 @@ class Gate:
         """
         if self.is_open:
             return
-        with self._refusing(ctx, tool=tool):
+        with self.refusing(ctx, tool=tool):
             await self.authorities.check_tool(tool, arguments)
             self.rates.check(tool, self._runtime.running.identity.owner_of(ctx))
 
@@ -121,15 +121,17 @@ class Gate:
             await self._checked(ctx, "resource", uri, self.authorities.check_resource(server, uri))
 
     async def _checked(self, ctx: RequestContext, kind: Kind, name: str, check: Awaitable[None]) -> None:
-        with self._refusing(ctx, **{kind: name}):
+        with self.refusing(ctx, **{kind: name}):
             await check
 
     @contextmanager
-    def _refusing(self, ctx: RequestContext, **what: str) -> Generator[None]:
+    def refusing(self, ctx: RequestContext, **what: str) -> Generator[None]:
         """Write down what is refused meanwhile, and turn it into the error the caller gets."""
         try:
             yield
         except (Forbidden, TooOften) as error:
+            if isinstance(error, Forbidden):
+                what = {error.kind: error.name, **what}
             running = self._runtime.running
             reason = "too often" if isinstance(error, TooOften) else "not allowed"
             running.desk.audit.denied(running.identity.owner_of(ctx), ctx.method, reason, **what)

@@ -53,7 +53,8 @@ class Execute:
         return await self._promotion(caller, incoming, await self._promoted(caller, incoming, call), timeout_ms)
 
     async def _started(self, caller: Caller, server: str, tool: str, args: Json) -> UpstreamCall:
-        upstream, most = caller.upstream(server), self._counter.settings.max_tasks
+        upstream, most = await caller.upstream(server), self._counter.settings.max_tasks
+        await self._counter.tasking.admit(caller.ctx, server, tool, args)
         if upstream.state is State.RECONNECTING:
             error = upstream.unreachable()
             raise ToolRefusal(SERVER_RECONNECTING, str(error), **error.when)
