@@ -97,7 +97,8 @@ class Engine:
         return self._ids.new()
 
     async def get(self, task_id: str, owner: str | None = None) -> Task:
-        return self._visible(task_id, owner, await self._store.get(task_id))
+        now = self.clock()
+        return self._visible(task_id, owner, await self._store.get(task_id, owner=owner, alive_at=now), now)
 
     async def list(self, owner: str | None = None, *, after: Position | None = None, limit: int = 50) -> Sequence[Task]:
         """Return the owner's tasks, newest first; `after` is the `position` of the last one seen."""
@@ -117,8 +118,11 @@ class Engine:
         deadline = loop.time() + timeout
         version = task.version
         while True:
-            kept = await self._store.get(task.id, newer_than=version, timeout=max(0.0, deadline - loop.time()))
-            fresh = self._visible(task.id, task.owner, kept)
+            left = max(0.0, deadline - loop.time())
+            kept = await self._store.get(
+                task.id, owner=task.owner, alive_at=self.clock(), newer_than=version, timeout=left
+            )
+            fresh = self._visible(task.id, task.owner, kept, self.clock())
             if fresh.updated_at > task.updated_at or loop.time() >= deadline:
                 return fresh
             version = fresh.version
@@ -315,8 +319,9 @@ class Engine:
     def _is_expired(self, task: Task) -> bool:
         return task.expires_at is not None and task.expires_at <= self.clock()
 
-    def _visible(self, task_id: str, owner: str | None, task: Task | None) -> Task:
-        if task is None or task.owner != owner or self._is_expired(task):
+    def _visible(self, task_id: str, owner: str | None, task: Task | None, now: datetime) -> Task:
+        """The store was told already, so that it need not read what is refused here; the rule is this one."""
+        if task is None or task.owner != owner or (task.expires_at is not None and task.expires_at <= now):
             raise TaskNotFound(task_id)
         return task
 
@@ -348,7 +353,7 @@ class Engine:
             asyncio.get_running_loop().call_later(grace, interrupt, *ours, signal.SIGKILL)
 
     async def _fresh(self, task: Task) -> Task:
-        return self._visible(task.id, task.owner, await self._store.get(task.id))
+        return await self.get(task.id, task.owner)
 
 
 def _check_limit(limit: int) -> None:
