@@ -6,7 +6,7 @@ import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httpx2
 
@@ -79,7 +79,8 @@ class Caller:
     def post(self, body: Any, **replaced: str | None) -> Reply:
         """Post anything, with the headers a good client would send but for those replaced; None leaves one out."""
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        given = {**(self.headers(body) if isinstance(body, dict) else self.headers({"method": "?"})), **self.more}
+        asked: Json = cast("Json", body) if isinstance(body, dict) else {"method": "?"}
+        given = {**self.headers(asked), **self.more}
         given |= {name.replace("_", "-"): value for name, value in replaced.items() if value is not None}
         for name in [name.replace("_", "-") for name, value in replaced.items() if value is None]:
             given.pop(name, None)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.access.issuer import Issuer, an_issuer
 from tests.processes import ServerProcess, free_port, running
@@ -23,9 +24,10 @@ class Served:
         self.port = process.port
         self.url = f"http://127.0.0.1:{process.port}/mcp"
 
-    def token(self, client: str | None = "app", user: str | None = "ann", **claims: object) -> str:
+    def token(self, client: str | None = "app", user: str | None = "ann", **claims: Any) -> str:
         """Return a good token."""
-        return self.issuer.token(client_id=client, sub=user, **{"scope": "books", **claims})
+        said: dict[str, Any] = {"scope": "books", **claims}
+        return self.issuer.token(client_id=client, sub=user, **said)
 
     def logs(self) -> str:
         return self._process.words()

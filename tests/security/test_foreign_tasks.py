@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.security.attacks import (
     named,
     stranger,
 )
-from tests.security.callers import Caller, Modern, Older
+from tests.security.callers import Caller, Json, Modern, Older
 from tests.security.conftest import Become
 from tests.security.served import Served
 
@@ -126,7 +127,7 @@ def test_a_stranger_who_listens_is_told_of_its_own_tasks_only(
         assert next(told)["params"]["notifications"]["taskIds"] == [own]
         ann.ask("tasks/cancel", taskId=foreign)
         other.ask("tasks/cancel", taskId=own)
-        heard = []
+        heard: list[Json] = []
         for message in told:
             heard.append(message)
             if message.get("params", {}).get("status") == "cancelled":
@@ -140,7 +141,7 @@ def test_a_stranger_who_listens_is_told_of_its_own_tasks_only(
 def test_a_key_of_idempotency_is_its_owners(become: Become, ann: Modern, kind: type[Caller]) -> None:
     meta = {"coatcheck/idempotencyKey": "the same"}
     call = {"name": "keep", "arguments": {"secret": f"{MARK} kept"}, "_meta": meta}
-    more = {"task": {}} if kind is Older else {}
+    more: Json = {"task": {}} if kind is Older else {}
     mine, again = (become(kind).ask("tools/call", **call, **more).result for _ in range(2))
     theirs = become(kind, user="bob").ask("tools/call", **call, **more).result
     ids = [found.get("task", found)["taskId"] for found in (mine, again, theirs)]
@@ -153,10 +154,8 @@ def test_a_key_of_idempotency_is_its_owners(become: Become, ann: Modern, kind: t
 
 @requirement("R-10", "X-01")
 def test_an_owner_finds_its_task_in_any_session_and_either_generation(become: Become, private: Served) -> None:
-    first, second = (Older(private.url, private.token()) for _ in range(2))
-    task_id = first.hand_in("endless", secret=MARK)
-    assert first.session != second.session
-    assert {caller.get(task_id)["status"] for caller in (first, second, become(Modern))} == {"working"}
-    second.ask("tasks/cancel", taskId=task_id)
-    for one in (first, second):
-        one.close()
+    with closing(Older(private.url, private.token())) as first, closing(Older(private.url, private.token())) as second:
+        task_id = first.hand_in("endless", secret=MARK)
+        assert first.session != second.session
+        assert {caller.get(task_id)["status"] for caller in (first, second, become(Modern))} == {"working"}
+        second.ask("tasks/cancel", taskId=task_id)
