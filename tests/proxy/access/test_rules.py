@@ -137,7 +137,9 @@ async def test_a_stream_carries_nothing_its_listener_may_not_read(place: Place, 
     assert heard.params["notifications"]["resourceSubscriptions"] == uris[1:]
 
 
-async def test_servers_a_caller_may_not_use_are_not_connected_for_it(one: Upstream, two: Upstream, version: str) -> None:
+async def test_servers_a_caller_may_not_use_are_not_connected_for_it(
+    one: Upstream, two: Upstream, version: str
+) -> None:
     await two.stop()  # so that it would be missed
     async with serving(gateway([one, two], TERMS, is_meta=True)) as place:
         listed = (await Meta(await user(place, "bob", version)).use("list_tools")).said
