@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from coatcheck import answers
+from coatcheck import answers, limits
 from coatcheck.errors import IdempotencyConflict, InvalidArgument, Refused, TaskNotFound
 from coatcheck.ids import Ids
 from coatcheck.lifecycle import (
@@ -71,6 +71,7 @@ class Engine:
 
         Raises:
             InvalidArgument: Something that cannot be used, or a wish that cannot be met.
+            TooLarge: The arguments, or what else is kept of the call, have too many bytes.
             IdempotencyConflict: The key stands for another call of this owner.
             QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
         """
@@ -79,16 +80,12 @@ class Engine:
             if value is not None or name == "tool":
                 _check_name(name, value)
         now, ttl = self.clock(), lifetime(self.policy, terms)
+        call = _call_of(tool, terms.version, arguments, meta, identity)
+        limits.check_call(call, self.policy)
         task = Task(
             id=task_id or self.new_id(),
             owner=owner,
-            call=ToolCall(
-                tool=tool,
-                version=terms.version,
-                arguments=_encode_object("arguments", arguments),
-                meta=_encode_object("meta", meta),
-                identity=UNSET if identity is None else _encode_object("identity", identity),
-            ),
+            call=call,
             created_at=now,
             updated_at=now,
             expires_at=None if ttl is None else now + ttl,
@@ -106,7 +103,8 @@ class Engine:
         return self._ids.new()
 
     async def get(self, task_id: str, owner: str | None = None) -> Task:
-        return self._visible(task_id, owner, await self._store.get(task_id))
+        now = self.clock()
+        return self._visible(task_id, owner, await self._store.get(task_id, owner=owner, alive_at=now), now)
 
     async def list(self, owner: str | None = None, *, after: Position | None = None, limit: int = 50) -> Sequence[Task]:
         """Return the owner's tasks, newest first; `after` is the `position` of the last one seen."""
@@ -126,8 +124,11 @@ class Engine:
         deadline = loop.time() + timeout
         version = task.version
         while True:
-            kept = await self._store.get(task.id, newer_than=version, timeout=max(0.0, deadline - loop.time()))
-            fresh = self._visible(task.id, task.owner, kept)
+            left = max(0.0, deadline - loop.time())
+            kept = await self._store.get(
+                task.id, owner=task.owner, alive_at=self.clock(), newer_than=version, timeout=left
+            )
+            fresh = self._visible(task.id, task.owner, kept, self.clock())
             if fresh.updated_at > task.updated_at or loop.time() >= deadline:
                 return fresh
             version = fresh.version
@@ -162,6 +163,7 @@ class Engine:
 
         Raises:
             InvalidAnswer: One does not fit its question. None of them was taken, all questions stay open.
+            TooLarge: One has too many bytes, with the same consequence.
             AlreadyFinished: The task is terminal.
         """
         if not isinstance(responses, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -171,6 +173,7 @@ class Engine:
         task = await self.get(task_id, owner)
         fitting = {key: encode(value) for key, value in responses.items() if key in task.input_requests}
         for key, answer in fitting.items():
+            limits.check_answer(key, answer, self.policy)
             if not (is_final and task.input_requests[key].judges_itself):
                 answers.check(key, task.input_requests[key], answer)
         return await self._apply(task, InputProvided(fitting)) if fitting or task.status.is_terminal else task
@@ -186,7 +189,7 @@ class Engine:
         task = await self.get(task_id, owner)
         if key not in task.input_requests and not task.status.is_terminal:
             return task
-        return await self._apply(task, InputProvided({key: answers.error(message, code, data)}))
+        return await self._apply(task, InputProvided({key: limits.fitting_error(message, code, data, self.policy)}))
 
     async def cancel(self, task_id: str, owner: str | None = None, reason: str | None = None) -> Task:
         """Cancel at once. Whoever works on it notices, and a late result is refused.
@@ -194,6 +197,7 @@ class Engine:
         Raises:
             AlreadyFinished: The task is terminal.
         """
+        reason = None if reason is None else limits.brief(reason)
         return await self._apply(await self.get(task_id, owner), Cancelled(reason, self.policy.retention))
 
     async def journal(
@@ -233,13 +237,15 @@ class Engine:
         return taken
 
     async def report(self, task: Task, event: WorkerEvent) -> Task:
-        """Write what a worker says of the task it holds.
+        """Write what a worker says of the task it holds. Messages are cut to size; a result or an error that is too
+        large becomes a failure that says so.
 
         Raises:
             LeaseLost: It holds it no longer.
             AlreadyFinished: The task is terminal.
+            TooLarge: A question has too many bytes, or the journal would have.
         """
-        return await self._apply(task, event)
+        return await self._apply(task, limits.bounded(event, self.policy))
 
     # For the timer
 
@@ -312,8 +318,9 @@ class Engine:
     def _is_expired(self, task: Task) -> bool:
         return task.expires_at is not None and task.expires_at <= self.clock()
 
-    def _visible(self, task_id: str, owner: str | None, task: Task | None) -> Task:
-        if task is None or task.owner != owner or self._is_expired(task):
+    def _visible(self, task_id: str, owner: str | None, task: Task | None, now: datetime) -> Task:
+        """The store was told already, so that it need not read what is refused here; the rule is this one."""
+        if task is None or task.owner != owner or (task.expires_at is not None and task.expires_at <= now):
             raise TaskNotFound(task_id)
         return task
 
@@ -324,6 +331,8 @@ class Engine:
             if self._is_expired(task):
                 task = await self._fresh(task)  # the copy in hand may be older than a lifetime that grew since
             changed = advance(task, event, self.clock())
+            if entries:
+                limits.check_journal(changed, self.policy)
             if await self._store.replace(changed, entries):
                 if isinstance(event, Cancelled | WorkerLost):
                     self._end_process(task, at_once=isinstance(event, WorkerLost))
@@ -343,7 +352,7 @@ class Engine:
             asyncio.get_running_loop().call_later(grace, interrupt, *ours, signal.SIGKILL)
 
     async def _fresh(self, task: Task) -> Task:
-        return self._visible(task.id, task.owner, await self._store.get(task.id))
+        return await self.get(task.id, task.owner)
 
 
 def _check_limit(limit: int) -> None:
@@ -354,6 +363,22 @@ def _check_limit(limit: int) -> None:
 def _check_name(name: str, value: object) -> None:
     if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():
         raise InvalidArgument(f"{name} must be printable text of 1 to 512 characters, but it is {value!r:.60}.")
+
+
+def _call_of(
+    tool: str,
+    version: str,
+    arguments: Mapping[str, Any] | Payload,
+    meta: Mapping[str, Any] | Payload,
+    identity: Mapping[str, Any] | None,
+) -> ToolCall:
+    return ToolCall(
+        tool=tool,
+        version=version,
+        arguments=_encode_object("arguments", arguments),
+        meta=_encode_object("meta", meta),
+        identity=UNSET if identity is None else _encode_object("identity", identity),
+    )
 
 
 def _encode_object(name: str, value: Mapping[str, Any] | Payload) -> Payload:

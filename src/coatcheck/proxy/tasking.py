@@ -151,6 +151,7 @@ class Tasking:
 
         Raises:
             QuotaExceeded: There are too many already; the call goes on.
+            TooLarge: Its arguments are too large for a row; the call goes on.
         """
 
         def begun(task: Task) -> None:

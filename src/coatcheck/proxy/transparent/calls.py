@@ -20,7 +20,7 @@ from mcp_types import methods as wire_methods
 
 from coatcheck.client.wire import Params
 from coatcheck.dialects import v2025, v2026
-from coatcheck.errors import CoatcheckError, QuotaExceeded
+from coatcheck.errors import CoatcheckError, QuotaExceeded, TooLarge
 from coatcheck.proxy.quick.handover import take_over
 from coatcheck.proxy.tasking import Incoming, Tasking
 from coatcheck.proxy.upstreams.upstream import Upstream
@@ -91,7 +91,7 @@ class Calls:
                     return v2026.plain(v2026.write_created(await promote()))
                 left = max(patience - (loop.time() - began), _LEAST_SECONDS)
                 return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach), left)
-            except QuotaExceeded:  # then it is a plain call, however long it takes
+            except (QuotaExceeded, TooLarge):  # then it is a plain call, however long it takes
                 return self._tasking.framed(await call.result(), incoming.ctx.protocol_version)
 
     async def _as_task(self, incoming: Incoming, caller: Caller) -> HandlerResult:
