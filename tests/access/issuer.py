@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import threading
 import time
@@ -14,6 +16,7 @@ from typing import Any, cast
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 AUDIENCE = "https://books.example/mcp"
@@ -37,11 +40,32 @@ class SigningKey:
         jwk = {name: value for name, value in jwk.items() if name not in ("key_ops", "alg")}
         return {**jwk, **({"kid": self.kid} if self.kid else {})}
 
+    @property
+    def pem(self) -> bytes:
+        """Return it as files have it."""
+        return self.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
     def sign(self, claims: Mapping[str, Any] | bytes, **head: Any) -> str:
         """Return a token; `head` replaces what would be said in front."""
         payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
         named = {"kid": self.kid} if self.kid else {}
         return jwt.PyJWS().encode(payload, self.private, self.algorithm, {"typ": "JWT", **named, **head})
+
+
+def part(value: Any) -> str:
+    """Return a part of a token."""
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def forged(head: Any, claims: Mapping[str, Any], signature: str = "") -> str:
+    return f"{part(head)}.{part(claims)}.{signature}"
+
+
+def hmac_signed(claims: Mapping[str, Any], secret: bytes, algorithm: str = "HS256") -> str:
+    """Return a token whose key is what everybody knows."""
+    text = f"{part({'alg': algorithm, 'typ': 'JWT', 'kid': 'one'})}.{part(claims)}"
+    return f"{text}.{part(hmac.digest(secret, text.encode(), 'sha256'))}"
 
 
 def new_key(kid: str | None = "one", algorithm: str = "ES256") -> SigningKey:
@@ -92,6 +116,7 @@ class Issuer:
         self.key = new_key()
         self.paths: dict[str, Answered] = {}
         self.asked: list[str] = []
+        self.signed: list[str] = []
         self.is_away = False
         self.hold: threading.Event | None = None
         """While it is there and not set, nobody is answered."""
@@ -122,7 +147,8 @@ class Issuer:
         return {name: value for name, value in {**said, **more}.items() if value is not None}
 
     def token(self, key: SigningKey | None = None, head: Mapping[str, Any] | None = None, **claims: Any) -> str:
-        return (key or self.key).sign(self.claims(**claims), **(head or {}))
+        self.signed.append((key or self.key).sign(self.claims(**claims), **(head or {})))
+        return self.signed[-1]
 
 
 @contextmanager

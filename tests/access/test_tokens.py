@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import time
@@ -12,15 +11,24 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jwt.algorithms import HMACAlgorithm
 from mcp.server.auth.provider import AccessToken, principal_components
 
 from coatcheck import InvalidArgument
 from coatcheck.server import JWTVerifier
-from tests.access.issuer import AUDIENCE, Clock, Issuer, SigningKey, an_issuer, new_key, short_rsa_key
+from tests.access.issuer import (
+    AUDIENCE,
+    Clock,
+    Issuer,
+    SigningKey,
+    an_issuer,
+    forged,
+    hmac_signed,
+    new_key,
+    part,
+    short_rsa_key,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -176,37 +184,27 @@ async def test_clocks_may_be_apart_by_the_leeway(leeway: int, late: int, is_good
     assert bool(await verified(signed(nbf=NOW + late + (not is_good), iat=NOW), leeway=leeway)) is is_good
 
 
-def _part(value: Any) -> str:
-    text = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
-
-
 def _unsigned(head: Any, signature: str = "") -> str:
-    return f"{_part(head)}.{_part(CLAIMS)}.{signature}"
+    return forged(head, CLAIMS, signature)
 
 
 def _hmac(algorithm: str, secret: bytes) -> str:
-    """Return a token whose key is what everybody knows."""
-    head = {"alg": algorithm, "typ": "JWT", "kid": "one"}
-    signer = HMACAlgorithm(HMACAlgorithm.SHA256)
-    text = f"{_part(head)}.{_part(CLAIMS)}"
-    mac = signer.sign(text.encode(), secret)
-    return f"{text}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+    return hmac_signed(CLAIMS, secret, algorithm)
 
 
 def _changed(token: str) -> str:
     head, _, signature = token.split(".")
-    return f"{head}.{_part({**CLAIMS, 'sub': 'bob'})}.{signature}"
+    return f"{head}.{part({**CLAIMS, 'sub': 'bob'})}.{signature}"
 
 
-PEM = KEY.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+PEM = KEY.pem
 STRANGER = new_key("one")
 FORGED: dict[str, Callable[[], str]] = {
     "empty": lambda: "",
     "words": lambda: "let me in",
     "two parts": lambda: signed().rpartition(".")[0],
     "four parts": lambda: signed() + ".x",
-    "encrypted": lambda: f"{_part({'alg': 'dir', 'enc': 'A256GCM'})}..x.y.z",
+    "encrypted": lambda: f"{part({'alg': 'dir', 'enc': 'A256GCM'})}..x.y.z",
     "not ascii": lambda: signed() + "ä",
     "a line break": lambda: signed() + "\n",
     "too long": lambda: signed(more="x" * 20_000),
@@ -240,7 +238,7 @@ FORGED: dict[str, Callable[[], str]] = {
     "a proof": lambda: signed({"typ": "dpop+jwt"}),
     "a type that is a number": lambda: signed({"typ": 5}),
     "a head that is a list": lambda: _unsigned([{"alg": "ES256"}], "AAAA"),
-    "a head without end": lambda: f"{_part(b'[' * 9000)}.{_part(CLAIMS)}.AAAA",
+    "a head without end": lambda: f"{part(b'[' * 9000)}.{part(CLAIMS)}.AAAA",
     "claims that are a list": lambda: KEY.sign(json.dumps([CLAIMS]).encode()),
     "claims without end": lambda: KEY.sign(b"[" * 8000),
     "claims in another encoding": lambda: KEY.sign(json.dumps(CLAIMS).encode("utf-16")),
