@@ -50,3 +50,4 @@ def configure_logs(form: LogFormat, level: str) -> None:
     root.setLevel(level.upper())
     for name in (*_TALKATIVE, *_INDISCREET):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("coatcheck.audit").setLevel(logging.INFO)  # who wants it, wants it whatever else is logged

@@ -20,7 +20,8 @@ from coatcheck.policy import Duration, Policy
 from coatcheck.server.access.rates import RateWish
 from coatcheck.server.access.rules import Authority
 from coatcheck.server.access.settings import Access
-from coatcheck.server.access.tokens.verifier import JWTVerifier, signed_in_by
+from coatcheck.server.access.tokens.operators import signed_in
+from coatcheck.server.access.tokens.verifier import JWTVerifier
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.seats import Seats
@@ -78,7 +79,7 @@ class TaskServer(LocalServer):
         self._offering = Offering(self)
         self._is_alone = not extensions  # what else intercepts calls must see them all
         options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
-        options |= signed_in_by(tokens, options)
+        options |= signed_in(tokens, options)
         options |= {"subscriptions": False if subscriptions is False else bus, **_sealed(options, name)}
         super().__init__(name, tools=[self._adapted(tool) for tool in tools], **options)
 
