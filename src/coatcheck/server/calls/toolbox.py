@@ -10,7 +10,9 @@ from mcp.server.mcpserver.tools import Tool as SDKTool
 from mcp.shared.inbound import X_MCP_HEADER_KEY
 
 from coatcheck.context import TaskContext
+from coatcheck.errors import InvalidArgument
 from coatcheck.server.bodies.body import run_body
+from coatcheck.server.bodies.kinds import TOOL, kind_of
 from coatcheck.server.calls.stand_in import stand_in, takes_context
 from coatcheck.server.policy import TaskPolicy
 from coatcheck.server.runtime import Runtime
@@ -41,7 +43,15 @@ class Toolbox:
         """Resources and prompts that may be tasks for your own code, by the names of their rows."""
 
     def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
-        """Return what to register with the server under `name` in place of `function`."""
+        """Return what to register with the server under `name` in place of `function`.
+
+        Raises:
+            InvalidArgument: Its tasks could not be told from those of a resource or a prompt.
+        """
+        if policy.mode != "forbidden" and kind_of(name) is not TOOL:
+            raise InvalidArgument(
+                f"A tool called {name!r} cannot be a task, as resources and prompts are called so; name it otherwise."
+            )
         self.remove(name)
         if policy.mode == "forbidden":
             if not takes_context(function):

@@ -11,6 +11,7 @@ from mcp.server.context import HandlerResult
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolRequestParams, CallToolResult, GetPromptResult
+from msgspec import UNSET
 
 from coatcheck.dialects import v2026
 from coatcheck.errors import AnsweredOtherwise, Forbidden, InvalidArgument, TooOften
@@ -30,6 +31,7 @@ from coatcheck.server.mounting import Mount, Mounts
 from coatcheck.server.runtime import Running, Runtime
 from coatcheck.task import Task
 
+_LARGEST_PAGE = 500
 Result = TypeVar("Result")
 Json = Mapping[str, Any]
 Prepare = Callable[[RequestContext, Json], Awaitable[None]]
@@ -120,6 +122,8 @@ class LocalCalls:
     async def list(self, owner: str | None, cursor: str | None, page_size: int) -> TaskPage:
         if not self._runtime.is_running and self._host:
             return await self._host.list(owner, cursor, page_size)
+        if not 1 <= page_size <= _LARGEST_PAGE:
+            raise InvalidArgument(f"page_size must be from 1 to {_LARGEST_PAGE}, but it is {page_size}.")
         found, following = await page(self._runtime.running.desk, owner, cursor, page_size)
         return TaskPage([self._handle(task) for task in found], following)
 
@@ -131,7 +135,7 @@ class LocalCalls:
     ) -> LocalTask[Result]:
         served = self._runtime.running
         meta = keyed(meta, component_of(call.row))
-        self._check(call, meta)
+        row = self._row(call, meta.component or "")
         asker = asker_of(served, context)
         made: list[Task] = []
 
@@ -139,7 +143,7 @@ class LocalCalls:
             arguments = call.arguments_of(request)
             await self._admit(served, asker, call, arguments)
             await prepare(request, arguments)
-            made.append(await self._submit(served, asker, request, meta, arguments))
+            made.append(await self._submit(served, asker, request, meta, row, arguments))
             return v2026.plain(v2026.write_created(made[0]))
 
         reached = chained(authors_middleware(served.server), partial(self._mounts.through, call_next=hand_in))
@@ -152,14 +156,24 @@ class LocalCalls:
             await family.welcome(task)
         return LocalTask(served.engine, task, call.kind, family)
 
-    def _check(self, call: _Call[Any], meta: TaskMeta) -> None:
-        """Refuse what nobody here could carry out."""
-        assert meta.component, "it was just filled in"
-        if self._toolbox.policy_of(row_of(meta.component)) is None:
+    def _row(self, call: _Call[Any], component: str) -> str:
+        """Return the name that the task's row has.
+
+        Raises:
+            InvalidArgument: Nobody here could carry the call out.
+        """
+        row = row_of(component)
+        if component == component_of(row) and kind_of(row) is call.kind and self._toolbox.policy_of(row):
+            return row
+        if component == component_of(call.row):
             raise InvalidArgument(
                 f"Calls of {call.kind.word} {call.name!r} are no tasks here; register it with task=True, or leave out "
                 "task_meta."
             )
+        raise InvalidArgument(
+            f"No {call.kind.word} that may be a task is known as {component!r} here; leave out component, and it is "
+            "filled in."
+        )
 
     async def _admit(self, served: Running, asker: Asker, call: _Call[Any], arguments: Json) -> None:
         """Hold a call that is made for someone to what that one may do. Your own code may do everything."""
@@ -181,15 +195,15 @@ class LocalCalls:
             raise
 
     async def _submit(
-        self, served: Running, asker: Asker, request: RequestContext, meta: TaskMeta, arguments: Json
+        self, served: Running, asker: Asker, request: RequestContext, meta: TaskMeta, row: str, arguments: Json
     ) -> Task:
-        payload, row = encode(dict(arguments)), row_of(meta.component or "")
+        payload = encode(dict(arguments))
         wishes: dict[str, Any] = {"ttl": meta.ttl, "meta": asker.remembers(request), "key": meta.idempotency_key}
-        if asker.task and not isinstance(meta.owner, str | None):
+        if asker.task and meta.owner is UNSET:
             key = meta.idempotency_key or asker.task.child_key(row, payload)
             wishes |= {"key": key, "owner": None, "parent": asker.task.task}
         else:
-            wishes["owner"] = meta.owner if isinstance(meta.owner, str | None) else asker.owner(served)
+            wishes["owner"] = asker.owner(served) if meta.owner is UNSET else meta.owner
         return await self._calls.submit(row, payload, **wishes)
 
     async def _prepare_tool(self, name: str, request: RequestContext, arguments: Json) -> None:
