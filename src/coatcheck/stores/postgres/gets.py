@@ -33,10 +33,12 @@ class Gets:
     def __init__(self, schema: str, codec: Codec) -> None:
         self._codec = codec
         self.sql = in_schema(
-            "select t.id, (x->>1)::bigint, t.owner, t.version, case when t.version > (x->2)::bigint then t.body end"
-            " from jsonb_array_elements($1) x join @.task t on t.id = x->>0"
-            " and t.scope = coalesce((x->>1)::bigint, t.scope)"
-            f" and coalesce(t.expires_at, {END}) > (x->3)::bigint",
+            # What is asked is read in any case (`offset 0`), so that it takes as long if nothing is found.
+            "select t.id, x.scope, t.owner, t.version, case when t.version > x.newer_than then t.body end from ("
+            "select x->>0 id, (x->>1)::bigint as scope, (x->2)::bigint newer_than, (x->3)::bigint alive_at"
+            " from jsonb_array_elements($1) x offset 0"
+            ") x join @.task t on t.id = x.id and t.scope = coalesce(x.scope, t.scope)"
+            f" and coalesce(t.expires_at, {END}) > x.alive_at",
             schema,
         )
 
