@@ -121,9 +121,13 @@ class TaskServer(MCPServer[Any]):
 
     def resource(self, uri: str, *, authorize: Authority | None = None, **options: Any) -> Callable[[Any], Any]:
         """As `MCPServer.resource`. `authorize` says who may see and read it; its arguments are the template's."""
-        if authorize is not None and not callable(uri):
-            self.tasks.protect("resource", uri, authorize)
-        return super().resource(uri, **options)
+        decorate = super().resource(uri, **options)
+
+        def protected(function: Any) -> Any:
+            self.tasks.protect("resource", uri, authorize, function=function)
+            return decorate(function)
+
+        return protected
 
     def prompt(
         self, name: str | None = None, *args: Any, authorize: Authority | None = None, **options: Any
@@ -132,8 +136,7 @@ class TaskServer(MCPServer[Any]):
         decorate = super().prompt(name, *args, **options)
 
         def protected(function: Any) -> Any:
-            if authorize is not None:
-                self.tasks.protect("prompt", name or function.__name__, authorize)
+            self.tasks.protect("prompt", name or function.__name__, authorize, function=function)
             return decorate(function)
 
         return protected
