@@ -136,7 +136,7 @@ class TaskServer(LocalServer):
         decorate = super().resource(uri, **options)
 
         def added(function: Any) -> Any:
-            self.tasks.say("resource", uri, task=task, authorize=authorize)
+            self.tasks.say("resource", uri, task=task, authorize=authorize, function=function)
             if "{" in uri:  # others come by add_resource
                 self._offering.put_template(uri, function, options)
             return decorate(function)
@@ -160,7 +160,7 @@ class TaskServer(LocalServer):
         decorate = super().prompt(name, *args, **options)
 
         def added(function: Any) -> Any:
-            self.tasks.say("prompt", name or function.__name__, task=task, authorize=authorize)
+            self.tasks.say("prompt", name or function.__name__, task=task, authorize=authorize, function=function)
             return decorate(function)
 
         return added

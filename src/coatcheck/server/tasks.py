@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server.context import CallNext, HandlerResult
@@ -22,9 +23,9 @@ from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, lifetime
 from coatcheck.server.access.authorities import Kind
 from coatcheck.server.access.rates import RateWish
-from coatcheck.server.access.rules import Authority, rule_of
+from coatcheck.server.access.rules import Authority
 from coatcheck.server.access.settings import Access
-from coatcheck.server.calls.toolbox import SimpleTool, validator
+from coatcheck.server.calls.toolbox import SimpleTool, completer, validator
 from coatcheck.server.hook import Hook, RequestContext
 from coatcheck.server.local.calls import LocalCalls
 from coatcheck.server.mounting import Guest, Mount, Mounts
@@ -157,9 +158,9 @@ class Tasks(Extension):
         """Say who may call a tool, and how often. With its `function`, a rule sees the arguments as that gets them."""
         gate = self._parts.gate
         if authorize is not None:
-            rule = rule_of(authorize)
-            looks = function is not None and rule.depends_on_arguments
-            gate.authorities.set("tool", tool, rule, validator(function, tool) if looks and function else None)
+            gate.authorities.set("tool", tool, authorize)
+        if function is not None:
+            gate.authorities.know("tool", tool, partial(validator, function, tool))
         if rate is not None:
             gate.rates.set(tool, rate)
 
@@ -170,20 +171,32 @@ class Tasks(Extension):
         *,
         task: TaskWish | None = None,
         authorize: Authority | None = None,
+        function: Callable[..., Any] | None = None,
     ) -> None:
         """Say whether reading a resource, or rendering a prompt, may be a task for your own code, and who may do it."""
-        if authorize is not None:
-            self.protect(kind, name, authorize)
+        self.protect(kind, name, authorize, function=function)
         policy = policy_of(task).over(self._default).over(_BUILT_IN if task is None else _BUILT_IN_TASK)
         lifetime(self._settings.policy, policy.terms())
         self._parts.toolbox.add_content(f"{kind}:{name}", policy)
 
-    def protect(self, kind: Literal["resource", "prompt"], name: str, authorize: Authority) -> None:
+    def protect(
+        self,
+        kind: Literal["resource", "prompt"],
+        name: str,
+        authorize: Authority | None,
+        *,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
         """Say who may use a resource, known by its URI or by its template, or a prompt. The first to say it is right:
         of two components with one name, the first stays, too.
+
+        With its `function`, a rule also sees the arguments that are left out.
         """
-        if self._parts.gate.authorities.own_rule(kind, name) is None:
-            self._parts.gate.authorities.set(kind, name, authorize)
+        authorities = self._parts.gate.authorities
+        if authorize is not None and authorities.own_rule(kind, name) is None:
+            authorities.set(kind, name, authorize)
+        if function is not None:
+            authorities.know(kind, name, partial(completer, function))
 
     def remove(self, name: str) -> None:
         """Forget a tool. Its tasks wait for a server that has it."""

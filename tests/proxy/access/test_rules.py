@@ -275,3 +275,21 @@ async def test_what_is_refused_is_written_down(
         {**denied, "wanted": "resources/read", "resource": "two+memo://greeting"},
     ]
     assert "a secret" not in caplog.text
+
+
+@requirement("G-017")
+async def test_what_the_meta_tools_do_to_tasks_is_written_down(
+    one: Upstream, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "coatcheck.audit")
+    async with serving(gateway([one], is_meta=True, options={"access": Access(audit=True)})) as place:
+        ann, bob = Meta(await user(place, "ann", version)), Meta(await user(place, "bob", version))
+        task_id = await ann.task("work", name="held")
+        await ann.use("list_tasks")
+        await ann.use("get_task", task_id=task_id)
+        await bob.use("cancel_task", task_id=task_id)
+        await ann.use("cancel_task", task_id=task_id)
+    fields = [vars(record)["fields"] for record in caplog.records if record.name == "coatcheck.audit"]
+    said = [(each["event"], each["owner"].split('"')[-2], each.get("task") == task_id) for each in fields]
+    assert said[:4] == [("create", "ann", True), ("list", "ann", False), ("read", "ann", True), ("deny", "bob", False)]
+    assert said[-1] == ("cancel", "ann", True)

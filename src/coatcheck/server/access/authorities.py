@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from mcp.server.mcpserver import MCPServer
@@ -26,22 +26,24 @@ class Authorities:
         """`default` is for what has no rule of its own, `roles` the claim in which tokens list them."""
         self._default, self._roles = None if default is None else rule_of(default), roles
         self._rules: dict[tuple[Kind, str], Rule] = {}
-        self._validators: dict[str, Validate] = {}
+        self._validators: dict[tuple[Kind, str], Callable[[], Validate]] = {}
         self.open: set[str] = set()
         """Tools that are for everybody, whatever the default: each looks after itself."""
 
     def __bool__(self) -> bool:
         return bool(self._rules) or self._default is not None
 
-    def set(self, kind: Kind, name: str, authority: Authority, validate: Validate | None = None) -> None:
-        """Give a component its rule. `validate`: what makes a tool's arguments of those that were sent."""
+    def set(self, kind: Kind, name: str, authority: Authority) -> None:
+        """Give a component its rule."""
         self._rules[kind, name] = rule_of(authority)
-        if validate:
-            self._validators[name] = validate
+
+    def know(self, kind: Kind, name: str, validator: Callable[[], Validate]) -> None:
+        """Remember what makes the arguments a component gets of those that are sent, should a rule look at them."""
+        self._validators.setdefault((kind, name), cache(validator))  # of two with one name, the first stays
 
     def remove(self, kind: Kind, name: str) -> None:
         self._rules.pop((kind, name), None)
-        self._validators.pop(name, None)
+        self._validators.pop((kind, name), None)
 
     def own_rule(self, kind: Kind, name: str) -> Rule | None:
         return self._rules.get((kind, name))
@@ -61,25 +63,36 @@ class Authorities:
             Forbidden: The caller may not make this call.
         """
         if rule := self.rule("tool", name):
-            await self.check(rule, "tool", name, lambda: self._validated(name, arguments))
+            await self.check(rule, "tool", name, lambda: self._validated("tool", name, arguments))
 
     async def check_prompt(self, name: str, arguments: Mapping[str, Any] | None) -> None:
         """The same of a prompt. `arguments` None: it is only asked about."""
+        given = arguments
         if rule := self.rule("prompt", name):
-            await self.check(rule, "prompt", name, lambda: arguments)
+            await self.check(
+                rule, "prompt", name, lambda: None if given is None else self._validated("prompt", name, given)
+            )
 
     async def check_resource(self, server: MCPServer[Any], uri: str) -> None:
         """The same of a resource: its rule is that of its own URI, or of the template that makes it."""
-        if self._default is None and not any(kind == "resource" for kind, _ in self._rules):
+        if not self._may_concern(uri):
             return
         name, parameters = await resolve(server, uri)
         if rule := self.rule("resource", name):
-            await self.check(rule, "resource", uri, lambda: {**parameters, "uri": uri})
+            await self.check(rule, "resource", uri, lambda: self._found_in(uri, name, parameters))
 
-    async def check_template(self, name: str) -> None:
-        """The same of a template, or a URI, that is only asked about."""
+    async def check_template(self, server: MCPServer[Any], name: str) -> None:
+        """The same of a template, or of a URI, that is only asked about."""
+        if self.own_rule("resource", name) is None and self._may_concern(name):
+            name, _ = await resolve(server, name)
         if rule := self.rule("resource", name):
             await self.check(rule, "resource", name, lambda: None)
+
+    def _may_concern(self, uri: str) -> bool:
+        """Whether a rule may be about a URI; to find out more takes a look at all resources."""
+        if self._default is not None or ("resource", uri) in self._rules:
+            return True
+        return any(kind == "resource" and _template(name).match(uri) is not None for kind, name in self._rules)
 
     async def shown(self, kind: Kind, name: str) -> bool:
         """Whether the caller is to know of a component: there is something it may do with it."""
@@ -99,15 +112,19 @@ class Authorities:
         if not is_allowed:
             raise Forbidden(kind, name)
 
-    def _validated(self, name: str, arguments: Mapping[str, Any]) -> Arguments | None:
-        """Return the arguments as the tool would get them; None: it would not, as the SDK is about to say."""
-        validate = self._validators.get(name)
-        if validate is None:
+    def _validated(self, kind: Kind, name: str, arguments: Mapping[str, Any]) -> Arguments | None:
+        """Return the arguments as the component would get them; None: it would not, as the SDK is about to say."""
+        validator = self._validators.get((kind, name))
+        if validator is None:
             return arguments
         try:
-            return validate(dict(arguments))
+            return validator()(dict(arguments))
         except Exception:  # the author's own validators may raise anything
             return None
+
+    def _found_in(self, uri: str, name: str, parameters: Mapping[str, Any]) -> Arguments | None:
+        given = self._validated("resource", name, parameters)
+        return None if given is None else {**given, "uri": uri}
 
 
 async def resolve(server: MCPServer[Any], uri: str) -> tuple[str, dict[str, Any]]:
