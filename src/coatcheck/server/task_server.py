@@ -145,6 +145,7 @@ class TaskServer(LocalServer):
 
     def add_resource(self, resource: Resource) -> None:
         """As `MCPServer.add_resource`."""
+        self.tasks.say("resource", str(resource.uri))  # as long as nobody has
         super().add_resource(resource)
         self._offering.put_resource(resource)
 
@@ -167,12 +168,14 @@ class TaskServer(LocalServer):
 
     def add_prompt(self, prompt: Prompt) -> None:
         """As `MCPServer.add_prompt`."""
+        self.tasks.say("prompt", prompt.name)  # as long as nobody has
         super().add_prompt(prompt)
         self._offering.put_prompt(prompt)
 
     def remove_prompt(self, name: str) -> None:
         """As `MCPServer.remove_prompt`."""
         super().remove_prompt(name)
+        self.tasks.remove_prompt(name)
         self._offering.take("prompt", name)
 
     def mount(self, guest: TaskServer, prefix: str) -> None:

@@ -25,6 +25,7 @@ from coatcheck.server.access.authorities import Kind
 from coatcheck.server.access.rates import RateWish
 from coatcheck.server.access.rules import Authority
 from coatcheck.server.access.settings import Access
+from coatcheck.server.bodies.kinds import PROMPT_PREFIX
 from coatcheck.server.calls.toolbox import SimpleTool, completer, validator
 from coatcheck.server.hook import Hook, RequestContext
 from coatcheck.server.local.calls import LocalCalls
@@ -173,7 +174,9 @@ class Tasks(Extension):
         authorize: Authority | None = None,
         function: Callable[..., Any] | None = None,
     ) -> None:
-        """Say whether reading a resource, or rendering a prompt, may be a task for your own code, and who may do it."""
+        """Say whether reading a resource, or rendering a prompt, may be a task for your own code, and who may do it.
+        Whoever says it first is right.
+        """
         self.protect(kind, name, authorize, function=function)
         policy = policy_of(task).over(self._default).over(_BUILT_IN if task is None else _BUILT_IN_TASK)
         lifetime(self._settings.policy, policy.terms())
@@ -202,6 +205,11 @@ class Tasks(Extension):
         """Forget a tool. Its tasks wait for a server that has it."""
         self._parts.toolbox.remove(name)
         self._parts.gate.forget(name)
+
+    def remove_prompt(self, name: str) -> None:
+        """Forget a prompt likewise."""
+        self._parts.toolbox.remove(f"{PROMPT_PREFIX}{name}")
+        self._parts.gate.authorities.remove("prompt", name)
 
     def mount(self, host: MCPServer[Any], guest: TaskServer, prefix: str) -> Mount:
         """Take in another server.

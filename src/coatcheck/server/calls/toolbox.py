@@ -57,7 +57,7 @@ class Toolbox:
         self.plain: set[str] = set()
         """Tools that are never tasks, but take a `TaskContext`."""
         self.contents: dict[str, TaskPolicy] = {}
-        """Resources and prompts that may be tasks for your own code, by the names of their rows."""
+        """What was said of resources and prompts, by the names of their rows: whether they may be tasks."""
 
     def add(self, function: Callable[..., Any], name: str, policy: TaskPolicy) -> Callable[..., Any]:
         """Return what to register with the server under `name` in place of `function`.
@@ -81,15 +81,18 @@ class Toolbox:
         return stand_in(function, name)
 
     def add_content(self, row: str, policy: TaskPolicy) -> None:
-        """Let a resource or a prompt be tasks; or no longer."""
-        self.contents.pop(row, None)
-        if policy.mode != "forbidden":
-            self.contents[row] = policy
-            if self._runtime.is_running and (worker := self._runtime.running.worker):
-                worker.add(self.tool(row), replace=True)
+        """Let a resource or a prompt be tasks, or not. The first to say it is right, as of two with one name the first
+        stays.
+        """
+        if self.contents.setdefault(row, policy) is not policy or policy.mode == "forbidden":
+            return
+        if self._runtime.is_running and (worker := self._runtime.running.worker):
+            worker.add(self.tool(row), replace=True)
 
     def policy_of(self, row: str) -> TaskPolicy | None:
-        return self.policies.get(row) or self.contents.get(row)
+        """Return what holds for calls that become this row; None: they are no tasks."""
+        policy = self.policies.get(row) or self.contents.get(row)
+        return None if policy is None or policy.mode == "forbidden" else policy
 
     def remove(self, name: str) -> None:
         self.policies.pop(name, None)
@@ -110,11 +113,14 @@ class Toolbox:
 
     def all(self) -> list[Tool]:
         """Return the tools as the worker knows them."""
-        return [self.tool(name) for name in (*self.policies, *self.contents)]
+        return [self.tool(name) for name in self._names()]
 
     def bodies(self) -> list[Tool]:
         """Return them as they are where they run."""
-        return [self.body(name) for name in (*self.policies, *self.contents)]
+        return [self.body(name) for name in self._names()]
+
+    def _names(self) -> list[str]:
+        return [name for name in (*self.policies, *self.contents) if self.policy_of(name)]
 
     def tool(self, name: str) -> Tool:
         body = self.body(name)

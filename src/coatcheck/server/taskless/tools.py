@@ -14,6 +14,8 @@ from pydantic import Field
 from coatcheck.answers import answer_of, open_question
 from coatcheck.dialects import v2025
 from coatcheck.errors import AlreadyFinished, CoatcheckError
+from coatcheck.payload import encode
+from coatcheck.server.bodies.kinds import TOOL, kind_of
 from coatcheck.server.failures import Stopping, protocol_error
 from coatcheck.server.listing import page
 from coatcheck.server.runtime import Running, Runtime
@@ -139,9 +141,14 @@ def _error(text: str) -> CallToolResult:
 
 
 def _collected(task: Task) -> CallToolResult:
-    """Return the tool's own result, if it is there."""
+    """Return the tool's own result, if it is there; what was read or rendered, as JSON."""
     if task.status is Status.COMPLETED:
-        return CallToolResult.model_validate(v2025.write_result(task))
+        result = v2025.write_result(task)
+        if kind_of(task.call.tool) is TOOL:
+            return CallToolResult.model_validate(result)
+        meta = result.pop("_meta")
+        text = TextContent(type="text", text=bytes(encode(result)).decode())
+        return CallToolResult(content=[text], structured_content=result, _meta=meta)
     if task.failure:
         return _error(f"Task {task.id} of {task.call.tool} failed: {task.failure.message}")
     if task.status is Status.CANCELLED:
