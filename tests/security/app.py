@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -11,10 +10,6 @@ from pydantic import BaseModel
 
 from coatcheck import Policy, ToolFailed
 from coatcheck.server import JWTVerifier, Rate, TaskContext, TaskServer, role, when
-from tests.access.issuer import AUDIENCE, KEYS
-
-ISSUER = "SECURITY_ISSUER"
-"""Names the variable with the issuer of tokens."""
 
 
 class Name(BaseModel):
@@ -71,10 +66,8 @@ def _server(name: str, **options: Any) -> TaskServer:
     return server
 
 
-def private() -> TaskServer:
-    issuer = os.environ[ISSUER]
-    tokens = JWTVerifier(issuer, audience=AUDIENCE, jwks=issuer + KEYS, scopes=["books"], leeway=0)
-    server = _server("private", tokens=tokens)
+def private(tokens: JWTVerifier, **options: Any) -> TaskServer:
+    server = _server("private", tokens=tokens, **options)
     own = when(lambda who, given: given["account"] == who.subject)
     server.add_tool(pay, "administer", task="optional", authorize=role("admin"))
     server.add_tool(pay, "pay", task="optional", authorize=role("payer") & own)
@@ -88,5 +81,5 @@ def private() -> TaskServer:
     return server
 
 
-def anyones() -> TaskServer:
-    return _server("anyones")
+def anyones(**options: Any) -> TaskServer:
+    return _server("anyones", **options)

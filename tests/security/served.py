@@ -11,7 +11,6 @@ from typing import Any
 
 from tests.access.issuer import Issuer, an_issuer
 from tests.processes import ServerProcess, free_port, running
-from tests.security.app import ISSUER
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +39,7 @@ def serving(module: str, folder: Path) -> Generator[Served]:
         port = free_port()
         store = f"sqlite:///{folder}/tasks.db"
         words = ("serve", f"tests.security.{module}", "--http", f"127.0.0.1:{port}", "--store", store)
-        more = {"PYTHONPATH": str(ROOT), ISSUER: issuer.name, "NO_COLOR": "1"}
+        more = {"PYTHONPATH": str(ROOT), "SECURITY_ISSUER": issuer.name, "NO_COLOR": "1"}
         known = {name: "" for name in os.environ if name.startswith("COATCHECK_")}
         command = (sys.executable, "-m", "coatcheck", *words, "--log-level", "debug")
         with running(command, port, {**known, **more}) as process:
