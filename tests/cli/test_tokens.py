@@ -149,7 +149,12 @@ async def test_a_proxy_lets_in_who_shows_a_token_of_its_issuer(
         options = ("--issuer", issuer.name, "--audience", AUDIENCE, "--scope", "books", "--roles-claim", "realm.roles")
         served = await start(config, *options, "--log-level", "debug")
     else:
-        said = {"ISSUER": issuer.name, "AUDIENCE": AUDIENCE, "SCOPES": "books", "ROLES_CLAIM": "realm.roles"}
+        said = {
+            "ISSUER": issuer.name,
+            "AUDIENCE": f"another {AUDIENCE}",
+            "SCOPES": "books",
+            "ROLES_CLAIM": "realm.roles",
+        }
         served = await start(
             config, "--log-level", "debug", **{f"COATCHECK_{name}": value for name, value in said.items()}
         )

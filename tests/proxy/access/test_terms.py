@@ -81,3 +81,11 @@ def test_only_rules_need_callers_who_are_known(tmp_path: Path) -> None:
     for said, needs in (({"rate": "1/day"}, False), ({"tools": {"a": {"scopes": ["x"]}}}, True)):
         assert read(tmp_path, {"mcpServers": {"a": {**GOOD, "coatcheck": said}}}).needs_names is needs
         assert read(tmp_path, {"mcpServers": {"a": GOOD}, "coatcheck": said}).needs_names is needs
+
+
+def test_the_example_of_the_guide_is_understood(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "proxy.md").read_text()
+    config = read(tmp_path, page.partition("## Who may do what")[2].partition("```json\n")[2].partition("```")[0])
+    assert config.problems == []
+    assert config.needs_names
+    assert [term.pattern for term in config.servers["billing"].terms.of("delete_all")] == [None, "delete_*"]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from coatcheck import Status
 from coatcheck.server import Access
+from tests.access.issuer import AUDIENCE
 from tests.matrix.peers import PATIENCE
-from tests.proxy.access.people import GENERATIONS, User, gateway, recording, serving, token, user
+from tests.proxy.access.people import GENERATIONS, ISSUER, User, gateway, recording, serving, token, user
 from tests.proxy.meta.talks import Meta
-from tests.proxy.meta.upstreams import Upstream
+from tests.proxy.meta.upstreams import TaskUpstream, Upstream
 from tests.requirements.marks import requirement
 from tests.v2025.wire import NEW, Place, related, text_of
 
@@ -191,6 +195,46 @@ async def test_a_token_is_neither_passed_on_nor_kept_nor_logged(
     assert signature not in str(row)
     assert len(one.headers) > 2
     assert not any(name == "authorization" or signature in value for name, value in one.headers)
+
+
+@requirement("E-036")
+async def test_a_stream_does_not_take_the_tasks_of_another_user(hasty: Place, one: Upstream) -> None:
+    ann, bob = await user(hasty, "ann", NEW), await user(hasty, "bob", NEW)
+    task_id = await begun(ann, "held")
+    for each, taken in ((ann, [task_id]), (bob, [])):
+        each.begin("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
+        heard = await each.until(lambda heard: heard.method == "notifications/subscriptions/acknowledged")
+        assert heard.params["notifications"]["taskIds"] == taken
+    one.moments.open("held")
+    await ann.until(lambda heard: heard.method == "notifications/tasks" and heard.params["status"] == "completed")
+    assert bob.all_told("notifications/tasks") == []
+
+
+@requirement("E-036")
+async def test_an_adopted_task_is_its_makers_only_though_its_server_sees_but_one_caller(
+    version: str, tmp_path: Path
+) -> None:
+    server = TaskUpstream("one", tmp_path, version)
+    await server.start()
+    try:
+        async with serving(gateway([server], entry={"protocol": version}, promote_after=0.05)) as place:
+            ann, bob = await user(place, "ann", version), await user(place, "bob", version)
+            task_id = await begun(ann, "held")
+            await server.moments.reached("held")
+            assert (await bob.request("tasks/get", {"taskId": task_id}))["error"]["code"] == -32602
+            assert (await bob.request("tasks/cancel", {"taskId": task_id}))["error"]["code"] == -32602
+            server.moments.open("held")
+            task = await place.engine.finished(await place.engine.get(task_id, ANN), PATIENCE)
+            assert task.status is Status.COMPLETED
+    finally:
+        await server.stop()
+
+
+async def test_a_client_is_told_where_to_get_a_token(place: Place) -> None:
+    path = "/.well-known/oauth-protected-resource/mcp"
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(place.app), base_url="http://127.0.0.1:8000") as http:
+        said = (await http.get(path)).json()
+    assert (said["resource"], said["authorization_servers"]) == (AUDIENCE, [ISSUER])
 
 
 # The meta tools

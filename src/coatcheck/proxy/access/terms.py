@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
+from functools import lru_cache
 from typing import Any, cast
 
 from coatcheck.errors import InvalidArgument
@@ -33,7 +34,7 @@ class Term:
         """
         if self.pattern is None:
             return True
-        return tool is not None and re.fullmatch(translate(self.pattern), tool, re.IGNORECASE) is not None
+        return tool is not None and _compiled(self.pattern).fullmatch(tool) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ def terms_of(said: Any) -> Terms:
     own = _term(None, {word: value for word, value in found.items() if word != "tools"})
     each = [_term(pattern, _object(inner, f"{pattern!r} under 'tools'", _WORDS)) for pattern, inner in patterns.items()]
     return Terms([term for term in (own, *each) if term.rule or term.rates])
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern), re.IGNORECASE)
 
 
 def _object(said: Any, what: str, words: Iterable[str]) -> Mapping[str, Any]:
