@@ -9,7 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -192,13 +192,16 @@ class TaskContext:
             NotAnswered: The caller answered with an error.
         """
         request = request_of(method, params, answer_schema, judges_itself=judges_itself)
+        is_ours = key is None  # else another task's, which need not be what the work is waiting for
         key = key or self._nth(_fingerprint(request))
         if key not in self.task.input_responses:
             self._questions += 1
             if self._questions == 1:
                 self._asking_since = asyncio.get_running_loop().time()
             try:
-                await self._put(key, request)
+                # The answer may come by a parent that is run again, and would find no place where its children wait.
+                with self.standing_aside() if self.task.is_child else nullcontext():
+                    await self._put(key, request, is_ours=is_ours)
             finally:
                 self._questions -= 1
                 if self._questions == 0:
@@ -214,7 +217,7 @@ class TaskContext:
         asking = asyncio.get_running_loop().time() - self._asking_since if self.is_asking else 0.0
         return self._asked_for + asking
 
-    async def _put(self, key: str, request: InputRequest) -> None:
+    async def _put(self, key: str, request: InputRequest, *, is_ours: bool) -> None:
         policy = self._engine.policy
         await self.flush()  # whoever is asked should see how far the work is
         await self._report_once(
@@ -230,8 +233,10 @@ class TaskContext:
                     raise LeaseLost(f"Attempt {self.task.attempt} no longer holds task {self.task.id}")
                 self.learn(fresh)
                 if loop.time() >= park_at and key not in self.task.input_responses:
-                    self._park()
-                    park_at = math.inf
+                    is_idle = is_ours or self._waits > 0
+                    park_at = math.inf if is_idle else loop.time() + _RETRY_SECONDS
+                    if is_idle:
+                        self._park()
         except asyncio.CancelledError:
             if not self.is_stopping:  # the work itself gave up on the question
                 with suppress(Refused, TaskNotFound):

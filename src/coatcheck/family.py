@@ -29,6 +29,7 @@ class Family:
         self._context, self._engine = context, engine
         self._done: dict[str, float] = {}
         """How far each child is, from 0 to 1."""
+        self._followers: dict[str, asyncio.Task[Task]] = {}
 
     async def welcome(self, child: Task) -> None:
         """Count a child in from now on."""
@@ -36,16 +37,33 @@ class Family:
         await self._roll_up(child)
 
     async def follow(self, child: Task) -> Task:
-        """Return a child once it has ended. Meanwhile its questions are put to the caller of its parent."""
+        """Return a child once it has ended. From now on, also when nobody waits any more, its questions are put to the
+        caller of its parent: whoever looks again and again must not take back what is being asked.
+        """
+        with self._context.standing_aside():
+            return await asyncio.shield(self._follower(child))
+
+    async def close(self) -> None:
+        """Follow nobody any more, as the work has ended. What is being asked is taken back, unless it is to go on."""
+        for follower in self._followers.values():
+            follower.cancel()
+        await asyncio.gather(*self._followers.values(), return_exceptions=True)
+
+    def _follower(self, child: Task) -> asyncio.Task[Task]:
+        follower = self._followers.get(child.id)
+        if follower is None or follower.done():
+            follower = self._followers[child.id] = asyncio.create_task(self._follow(child))
+        return follower
+
+    async def _follow(self, child: Task) -> Task:
         relays: dict[str, asyncio.Task[None]] = {}
         try:
-            with self._context.standing_aside():
-                while True:
-                    await self._roll_up(child)
-                    if child.status.is_terminal:
-                        return child
-                    self._relay(child, relays)
-                    child = await self._news(child, relays)
+            while True:
+                await self._roll_up(child)
+                if child.status.is_terminal:
+                    return child
+                self._relay(child, relays)
+                child = await self._news(child, relays)
         finally:
             for relay in relays.values():
                 relay.cancel()

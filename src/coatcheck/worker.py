@@ -138,7 +138,7 @@ class Worker:
         # A caller that goes away in the middle must not leave a task that is claimed and never started.
         submit = asyncio.create_task(self._submit_claimed(tool, arguments, made, **wishes))
         self._submits.add(submit)
-        submit.add_done_callback(self._submits.discard)
+        submit.add_done_callback(self._submitted)
         return await asyncio.shield(submit)
 
     async def stop(self) -> None:
@@ -189,6 +189,11 @@ class Worker:
             if not is_started:
                 self._release(1)
         return task
+
+    def _submitted(self, submit: asyncio.Task[Task]) -> None:
+        self._submits.discard(submit)
+        if not submit.cancelled():
+            submit.exception()  # looked at in any case, or asyncio complains where nobody waits any more
 
     async def _claim(self) -> None:
         while await self._has_room.wait() and not self._is_stopping:

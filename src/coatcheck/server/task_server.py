@@ -77,6 +77,7 @@ class TaskServer(LocalServer):
         self.tasks = self._tasks(store, default=task, key=key, **amounts, **running, **callers, **waiting)
         self._names: set[str] = set()
         self._offering = Offering(self)
+        self.tasks.local.extensions = extensions
         self._is_alone = not extensions  # what else intercepts calls must see them all
         options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
         options |= signed_in(tokens, options)

@@ -57,6 +57,9 @@ async def run_body(served: Running, context: TaskContext, arguments: Mapping[str
         if isinstance(error, UnexpectedToolError):
             logger.error("Tool %r crashed in task %s", call.tool, context.task.id, exc_info=error)
         return TOOL.write(CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True), arguments)
+    finally:
+        if context.family:
+            await context.family.close()
 
 
 def _raise_taken_away(error: BaseException | None, context: TaskContext) -> None:

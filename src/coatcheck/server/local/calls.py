@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from mcp.server.context import HandlerResult
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.extension import Extension, compose_tool_call_handler
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolRequestParams, CallToolResult, GetPromptResult
@@ -60,6 +61,8 @@ class LocalCalls:
 
     def __init__(self, runtime: Runtime, toolbox: Toolbox, calls: Calls, gate: Gate, mounts: Mounts) -> None:
         self._runtime, self._toolbox, self._calls, self._gate, self._mounts = runtime, toolbox, calls, gate, mounts
+        self.extensions: Sequence[Extension] = ()
+        """The server's other extensions, which see calls of tools first, as they do over the wire."""
         self._host: LocalCalls | None = None
         self._mount: Mount | None = None
 
@@ -146,7 +149,8 @@ class LocalCalls:
             made.append(await self._submit(served, asker, request, meta, row, arguments))
             return v2026.plain(v2026.write_created(made[0]))
 
-        reached = chained(authors_middleware(served.server), partial(self._mounts.through, call_next=hand_in))
+        intercepted = self._intercepted(hand_in) if call.kind is TOOL and self.extensions else hand_in
+        reached = chained(authors_middleware(served.server), partial(self._mounts.through, call_next=intercepted))
         answer = await reached(asker.asks(served, call.method, call.params))
         if not made:
             raise AnsweredOtherwise(call.name, answer)
@@ -155,6 +159,16 @@ class LocalCalls:
         if family:
             await family.welcome(task)
         return LocalTask(served.engine, task, call.kind, family)
+
+    def _intercepted(self, hand_in: CallNext) -> CallNext:
+        async def through(ctx: RequestContext) -> HandlerResult:
+            async def handler(given: RequestContext, params: CallToolRequestParams) -> HandlerResult:
+                return await hand_in(replace(given, params=ctx.params))  # which only middleware can change
+
+            called = CallToolRequestParams.model_validate(ctx.params, by_name=False)
+            return await compose_tool_call_handler(self.extensions, handler)(ctx, called)
+
+        return through
 
     def _row(self, call: _Call[Any], component: str) -> str:
         """Return the name that the task's row has.
