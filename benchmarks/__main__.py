@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarks import (
+    access_timing,
     cancel,
     claim_herd,
     creates,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, tuple[Callable[[Settings], list[Line]], str]] = {
     "server-hold": (server_hold.run, "10,000 sleeping tasks in one process: memory, polls, their end"),
     "server-moments": (server_moments.run, "time to cancel and to start, against FastMCP (no target)"),
     "server-waiters": (server_waiters.run, "1,000 clients of 2025-11-25 in tasks/result: woken, and idle"),
+    "access-timing": (access_timing.run, "refusals of unknown, foreign and expired ids, against their noise"),
     "proxy-calls": (proxy_calls.run, "what a proxy adds to a fast call, against FastMCP's proxy"),
     "proxy-sessions": (proxy_sessions.run, "200 sessions x 5 upstreams in one proxy: memory, and idle (no target)"),
     "stores-redis": (store_rates.run_redis, "creates, reads and finishes/s on Redis, against plain redis-py"),

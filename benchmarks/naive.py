@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import aiosqlite
 
@@ -53,7 +53,7 @@ class NaiveStore:
             await self._db.commit()
         return task
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+    async def get(self, task_id: str, **_: Any) -> Task | None:
         for owner, body in await self._rows(task_id):
             return self._codec.load(body, task_id, owner)
         return None

@@ -37,10 +37,15 @@ class Served(NamedTuple):
 
 def coatcheck(settings: Settings, name: str = "tasks") -> Program:
     """On a SQLite file with `synchronous = full`, as it is unless one says otherwise."""
-    port, store = _free_port(), f"sqlite:///{settings.folder / name}.db"
-    target = "benchmarks.servers.coatcheck_server:server"
+    store = f"sqlite:///{settings.folder / name}.db"
+    return served_by("coatcheck_server", store, settings.folder / "coatcheck.log")
+
+
+def served_by(name: str, store: str, log: Path) -> Program:
+    """One of the servers of coatcheck, on any store."""
+    port, target = _free_port(), f"benchmarks.servers.{name}:server"
     arguments = ("serve", target, "--http", f"127.0.0.1:{port}", "--store", store, "--log-level", "warning")
-    return Program(command("coatcheck", *arguments), _address(port), settings.folder / "coatcheck.log")
+    return Program(command("coatcheck", *arguments), _address(port), log)
 
 
 def fastmcp(settings: Settings) -> Program:

@@ -307,6 +307,7 @@ def test_a_lease_becomes_what_the_table_says(state: str, row: list[str]) -> None
 
 
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+MIB = 1 << 20
 
 
 def _setting(text: str) -> object:
@@ -315,6 +316,8 @@ def _setting(text: str) -> object:
     if text == "none":
         return None
     number, _, unit = text.partition(" ")
+    if unit == "MiB":
+        return int(number) * MIB
     return timedelta(seconds=float(number) * SECONDS[unit.removesuffix("s")]) if unit else int(number)
 
 

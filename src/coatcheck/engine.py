@@ -9,10 +9,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import UNSET
-
-from coatcheck import answers
+from coatcheck import answers, limits
 from coatcheck.children import cancel_children, stay_with
+from coatcheck.creation import call_of, new_task
 from coatcheck.errors import IdempotencyConflict, InvalidArgument, Refused, TaskNotFound
 from coatcheck.ids import Ids
 from coatcheck.lifecycle import (
@@ -28,9 +27,9 @@ from coatcheck.lifecycle import (
 )
 from coatcheck.liveness import interrupt, is_dead
 from coatcheck.payload import Payload, canonical, encode
-from coatcheck.policy import Policy, Terms, lifetime, poll_interval
+from coatcheck.policy import Policy, Terms
 from coatcheck.store import EVERYONE, Query, Store
-from coatcheck.task import NOTHING, Entry, Position, Status, Task, ToolCall, is_family
+from coatcheck.task import NOTHING, Entry, Position, Status, Task, is_family
 
 _BATCH = 100
 _LAST_SECONDS = 5.0
@@ -73,36 +72,18 @@ class Engine:
 
         Raises:
             InvalidArgument: Something that cannot be used, or a wish that cannot be met.
+            TooLarge: The arguments, or what else is kept of the call, have too many bytes.
             IdempotencyConflict: The key stands for another call of this owner.
             QuotaExceeded: The owner, or all callers without one, have too many unfinished tasks.
             AlreadyFinished: The parent was cancelled, and so is what it made.
         """
-        names = {"tool": tool, "version": terms.version or None, "owner": owner, "idempotency_key": idempotency_key}
-        for name, value in names.items():
-            if value is not None or name == "tool":
-                _check_name(name, value)
         if parent:
             owner = parent.as_owner
-        elif owner is not None and is_family(owner):
+        elif isinstance(owner, str) and is_family(owner):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"No owner may be called {owner!r:.60}: so are those of children; pass their parent.")
-        now, ttl = self.clock(), lifetime(self.policy, terms)
-        task = Task(
-            id=task_id or self.new_id(),
-            owner=owner,
-            call=ToolCall(
-                tool=tool,
-                version=terms.version,
-                arguments=_encode_object("arguments", arguments),
-                meta=_encode_object("meta", meta),
-                identity=UNSET if identity is None else _encode_object("identity", identity),
-            ),
-            created_at=now,
-            updated_at=now,
-            expires_at=None if ttl is None else now + ttl,
-            poll_interval=poll_interval(self.policy, terms),
-            resumable=terms.resumable,
-            idempotency_key=idempotency_key,
-        )
+        call = call_of(tool, terms.version, arguments, meta, identity)
+        now = self.clock()
+        task = new_task(task_id or self.new_id(), owner, call, idempotency_key, terms, self.policy, now)
         if claimed_by:
             task = advance(task, Claimed(claimed_by, now + self.policy.lease), now)
         quota = self._quota(owner, parent)
@@ -116,7 +97,8 @@ class Engine:
         return self._ids.new()
 
     async def get(self, task_id: str, owner: str | None = None) -> Task:
-        return self._visible(task_id, owner, await self._store.get(task_id))
+        now = self.clock()
+        return self._visible(task_id, owner, await self._store.get(task_id, owner=owner, alive_at=now), now)
 
     async def list(self, owner: str | None = None, *, after: Position | None = None, limit: int = 50) -> Sequence[Task]:
         """Return the owner's tasks, newest first; `after` is the `position` of the last one seen."""
@@ -136,8 +118,11 @@ class Engine:
         deadline = loop.time() + timeout
         version = task.version
         while True:
-            kept = await self._store.get(task.id, newer_than=version, timeout=max(0.0, deadline - loop.time()))
-            fresh = self._visible(task.id, task.owner, kept)
+            left = max(0.0, deadline - loop.time())
+            kept = await self._store.get(
+                task.id, owner=task.owner, alive_at=self.clock(), newer_than=version, timeout=left
+            )
+            fresh = self._visible(task.id, task.owner, kept, self.clock())
             if fresh.updated_at > task.updated_at or loop.time() >= deadline:
                 return fresh
             version = fresh.version
@@ -172,6 +157,7 @@ class Engine:
 
         Raises:
             InvalidAnswer: One does not fit its question. None of them was taken, all questions stay open.
+            TooLarge: One has too many bytes, with the same consequence.
             AlreadyFinished: The task is terminal.
         """
         if not isinstance(responses, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -181,6 +167,7 @@ class Engine:
         task = await self.get(task_id, owner)
         fitting = {key: encode(value) for key, value in responses.items() if key in task.input_requests}
         for key, answer in fitting.items():
+            limits.check_answer(key, answer, self.policy)
             if not (is_final and task.input_requests[key].judges_itself):
                 answers.check(key, task.input_requests[key], answer)
         return await self._apply(task, InputProvided(fitting)) if fitting or task.status.is_terminal else task
@@ -196,7 +183,7 @@ class Engine:
         task = await self.get(task_id, owner)
         if key not in task.input_requests and not task.status.is_terminal:
             return task
-        return await self._apply(task, InputProvided({key: answers.error(message, code, data)}))
+        return await self._apply(task, InputProvided({key: limits.fitting_error(message, code, data, self.policy)}))
 
     async def cancel(self, task_id: str, owner: str | None = None, reason: str | None = None) -> Task:
         """Cancel at once, and its children with it. Whoever works on it notices, and a late result is refused.
@@ -204,6 +191,7 @@ class Engine:
         Raises:
             AlreadyFinished: The task is terminal.
         """
+        reason = None if reason is None else limits.brief(reason)
         task = await self._apply(await self.get(task_id, owner), Cancelled(reason, self.policy.retention))
         await cancel_children(self, task)
         return task
@@ -245,13 +233,15 @@ class Engine:
         return taken
 
     async def report(self, task: Task, event: WorkerEvent) -> Task:
-        """Write what a worker says of the task it holds.
+        """Write what a worker says of the task it holds. Messages are cut to size; a result or an error that is too
+        large becomes a failure that says so.
 
         Raises:
             LeaseLost: It holds it no longer.
             AlreadyFinished: The task is terminal.
+            TooLarge: A question has too many bytes, or the journal would have.
         """
-        return await self._apply(task, event)
+        return await self._apply(task, limits.bounded(event, self.policy))
 
     # For the timer
 
@@ -329,8 +319,9 @@ class Engine:
     def _is_expired(self, task: Task) -> bool:
         return task.expires_at is not None and task.expires_at <= self.clock()
 
-    def _visible(self, task_id: str, owner: str | None, task: Task | None) -> Task:
-        if task is None or task.owner != owner or self._is_expired(task):
+    def _visible(self, task_id: str, owner: str | None, task: Task | None, now: datetime) -> Task:
+        """The store was told already, so that it need not read what is refused here; the rule is this one."""
+        if task is None or task.owner != owner or (task.expires_at is not None and task.expires_at <= now):
             raise TaskNotFound(task_id)
         return task
 
@@ -341,6 +332,8 @@ class Engine:
             if self._is_expired(task):
                 task = await self._fresh(task)  # the copy in hand may be older than a lifetime that grew since
             changed = advance(task, event, self.clock())
+            if entries:
+                limits.check_journal(changed, self.policy)
             if await self._store.replace(changed, entries):
                 if isinstance(event, Cancelled | WorkerLost):
                     self._end_process(task, at_once=isinstance(event, WorkerLost))
@@ -360,20 +353,9 @@ class Engine:
             asyncio.get_running_loop().call_later(grace, interrupt, *ours, signal.SIGKILL)
 
     async def _fresh(self, task: Task) -> Task:
-        return self._visible(task.id, task.owner, await self._store.get(task.id))
+        return await self.get(task.id, task.owner)
 
 
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= 1000:
         raise InvalidArgument(f"limit must be from 1 to 1000, but it is {limit}.")
-
-
-def _check_name(name: str, value: object) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= 512 or not value.isprintable():
-        raise InvalidArgument(f"{name} must be printable text of 1 to 512 characters, but it is {value!r:.60}.")
-
-
-def _encode_object(name: str, value: Mapping[str, Any] | Payload) -> Payload:
-    if not isinstance(value, Payload | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidArgument(f"{name} must be a mapping of names to JSON values, not {type(value).__name__}.")
-    return encode(value)

@@ -1,5 +1,7 @@
 """Everything that can be refused. Wire error codes live in the dialects, not here."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +24,19 @@ class InvalidAnswer(InvalidArgument):
             reason = f"{reason[:_LONGEST_REASON]}…"
         super().__init__(f"The answer to {key!r} does not fit the question: {reason}. The question is still open.")
         self.key, self.reason = key, reason
+
+
+class TooLarge(InvalidArgument):
+    """Something has more bytes of JSON than may be kept of it; nothing was written. `size` and `limit` say how many."""
+
+    def __init__(self, what: str, size: int, limit: int, advice: str) -> None:
+        """`what` takes them: "The arguments take"; `advice` is what to do instead."""
+        super().__init__(f"{what} {size} bytes of JSON, but at most {limit} are allowed; {advice}.")
+        self.what, self.size, self.limit, self.advice = what, size, limit, advice
+
+    def __reduce__(self) -> tuple[type[TooLarge], tuple[str, int, int, str]]:
+        """It is raised in processes of tools as well."""
+        return TooLarge, (self.what, self.size, self.limit, self.advice)
 
 
 class IdempotencyConflict(InvalidArgument):

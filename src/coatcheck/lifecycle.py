@@ -144,7 +144,8 @@ def _changes(task: Task, event: Event, now: datetime) -> dict[str, Any]:
         case Noted(_, message, progress):
             return {"status_message": message or task.status_message, "progress": furthest(task.progress, progress)}
         case Recorded(_, entries):
-            return {"entries": task.entries + len(entries)}
+            size = task.journal_size + sum(entry.size for entry in entries)
+            return {"entries": task.entries + len(entries), "journal_size": size}
         case InputRequested(_, requests, patience):
             return _asked(task, requests, patience, now)
         case InputWithdrawn(_, keys):

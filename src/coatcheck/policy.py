@@ -12,6 +12,11 @@ from coatcheck.errors import InvalidArgument
 _SHORTEST = timedelta.resolution.total_seconds()
 _LONGEST = timedelta(days=36500)
 
+_COUNTS = (
+    *("quota", "anonymous_quota", "children", "max_losses"),
+    *("max_arguments", "max_answer", "max_journal", "max_result"),
+)
+
 Duration = timedelta | float
 """A timedelta, or seconds."""
 
@@ -45,6 +50,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How long resumable work stays in memory waiting for an answer before it makes room."""
     unwind: timedelta = timedelta(seconds=5)
     """How long stopped work may take to clean up before it is left alone."""
+    max_arguments: int | None = 1 << 20
+    """Bytes of JSON that the arguments of a call may have, and what else is kept of it. None, here and below: any."""
+    max_answer: int | None = 1 << 20
+    """Bytes of JSON of a question, and of an answer."""
+    max_journal: int | None = 64 << 20
+    """Bytes of JSON of all steps and output of a task together."""
+    max_result: int | None = 16 << 20
+    """Bytes of JSON of a result, and of an error's data."""
 
     def __post_init__(self) -> None:
         for name in ("ttl", "max_ttl", "patience", "poll_interval", "lease"):
@@ -52,7 +65,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidArgument(
                     f"{name} must be at most {_LONGEST.days} days; for tasks that stay, allow no ttl."
                 )
-        for name in ("quota", "anonymous_quota", "children", "max_losses"):
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidArgument(f"{name} must be at least 1, but it is {value}.")

@@ -33,7 +33,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     """Keeps tasks. Every method is atomic; what it wrote is durable once it returns.
 
-    Anyone may be told of any row: who may see what is the engine's to decide.
+    Who may see what is the engine's to decide: a store leaves out what it is told to leave out, and knows no more.
     """
 
     async def insert(self, task: Task, *, quota: int | None = None) -> Task:
@@ -44,8 +44,20 @@ class Store(Protocol):
         """
         ...
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
-        """Return the task, as soon as its version is above `newer_than` or `timeout` seconds have passed."""
+    async def get(
+        self,
+        task_id: str,
+        *,
+        owner: str | Everyone | None = EVERYONE,
+        alive_at: datetime | None = None,
+        newer_than: int = 0,
+        timeout: float = 0,
+    ) -> Task | None:
+        """Return the task, as soon as its version is above `newer_than` or `timeout` seconds have passed.
+
+        One of another `owner`, or whose lifetime has run out by `alive_at`, is as if it were not there: nothing of it
+        is read but what it is found by, so it takes no longer than an id nobody has, and is not waited for.
+        """
         ...
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:

@@ -117,6 +117,11 @@ class Entry(_Value, frozen=True, kw_only=True):
     value: Payload
     at: datetime
 
+    @property
+    def size(self) -> int:
+        """Its bytes, as they count for the journal."""
+        return len(self.key.encode("utf-8", "surrogatepass")) + len(self.value)
+
 
 class Task(_Value, frozen=True, kw_only=True):
     """A durable tool call. Changed only by `lifecycle.advance`, one version at a time."""
@@ -150,6 +155,8 @@ class Task(_Value, frozen=True, kw_only=True):
     """How many workers were lost on it."""
     entries: int = 0
     """Length of the journal."""
+    journal_size: int = 0
+    """Bytes of the names and values in it, as far as they were counted: rows of before that begin with none."""
     version: int = 1
 
     @property

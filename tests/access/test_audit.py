@@ -156,3 +156,28 @@ async def test_what_a_caller_made_up_cannot_forge_a_line(log: pytest.LogCaptureF
             await bob.request("resources/read", {"uri": "x:\nINFO coatcheck.audit: event='create'"})
     (line,) = (record.getMessage() for record in log.records if record.name == "coatcheck.audit")
     assert "\n" not in line
+
+
+async def test_long_names_are_cut_and_calls_that_become_no_task_leave_no_line(log: pytest.LogCaptureFixture) -> None:
+    server = _audited(authorize=role("editor"))
+
+    @server.tool()
+    async def quick() -> str:
+        return "done"
+
+    async with callers(server) as (ann, bob, _):
+        await ann.call("quick")
+        with pytest.raises(MCPError):
+            await bob.call("n" * 1000)
+    (denied,) = _fields(log)
+    assert denied["tool"] == "n" * 64
+
+
+async def test_a_resource_that_is_left_out_of_a_stream_is_written_down(log: pytest.LogCaptureFixture) -> None:
+    async with (
+        callers(_audited(authorize=role("editor"))) as (_, bob, _eve),
+        bob.listening(resourceSubscriptions=["docs://plan"]) as stream,
+    ):
+        await stream.message()
+    (denied,) = _fields(log)
+    assert (denied["event"], denied["wanted"], denied["resource"]) == ("deny", "subscriptions/listen", "docs://plan")

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import CompleteRequestParams, Completion
+from pydantic import Field
 
-from coatcheck.server import Access, Principal, Tasks, TaskServer, role, signed_in, when
+from coatcheck import Status
+from coatcheck.server import Access, Principal, Rate, Tasks, TaskServer, role, signed_in, when
 from tests.access.people import callers, guarded
 from tests.requirements.marks import requirement
-from tests.server.wire import OverHTTP, in_memory, over_http
+from tests.server.wire import PATIENCE, OverHTTP, in_memory, over_http
 
 pytestmark = pytest.mark.anyio
 
@@ -303,3 +306,103 @@ async def test_a_server_that_is_no_task_server_has_rules_too(ran: list[str]) -> 
         with pytest.raises(MCPError) as refused:
             await client.call("count", n="3")
     assert refused.value.code == FORBIDDEN
+
+
+# The arguments as they will be
+
+
+async def _none_left_out(team: str = "red") -> str:
+    return team
+
+
+async def test_a_rule_of_a_prompt_sees_the_arguments_that_are_left_out() -> None:
+    server = guarded()
+
+    @server.prompt(authorize=of_own_team)
+    def summary(team: str = Field("red", description="Whose"), length: str = "short") -> str:
+        return f"Summarise {team}"
+
+    async with callers(server) as (ann, bob, _eve):
+        assert (await ann.request("prompts/get", {"name": "summary"}))["messages"]
+        assert await _code(bob, "prompts/get", name="summary") == FORBIDDEN
+        assert (await bob.request("prompts/get", {"name": "summary", "arguments": {"team": "blue"}}))["messages"]
+
+
+async def test_a_rule_of_a_template_sees_the_parameters_that_are_left_out() -> None:
+    server = guarded()
+
+    @server.resource("notes://{name}{?team}", authorize=of_own_team)
+    def notes(name: str, team: str = "red") -> str:
+        return f"{name} of {team}"
+
+    async with callers(server) as (ann, bob, _eve):
+        assert (await ann.request("resources/read", {"uri": "notes://x"}))["contents"]
+        assert await _code(bob, "resources/read", uri="notes://x") == FORBIDDEN
+        assert (await bob.request("resources/read", {"uri": "notes://x?team=blue"}))["contents"]
+        assert await _code(ann, "resources/read", uri="notes://x?team=blue") == FORBIDDEN
+
+
+async def test_the_rule_of_a_server_sees_the_arguments_as_the_tool_gets_them() -> None:
+    server = guarded(access=Access(authorize=of_own_team))
+    server.add_tool(_none_left_out, "pay", task=True)
+    server.prompt("ask")(_none_left_out)
+    async with callers(server) as (ann, bob, _eve):
+        assert (await ann.call("pay"))["resultType"] == "task"
+        assert (await ann.request("prompts/get", {"name": "ask"}))["messages"]
+        assert await _code(bob, "tools/call", name="pay", arguments={}) == FORBIDDEN
+        assert await _code(bob, "prompts/get", name="ask") == FORBIDDEN
+
+
+async def test_a_uri_is_completed_by_those_who_may_use_the_template_it_is_of(server: TaskServer) -> None:
+    asked: dict[str, Any] = {"argument": {"name": "name", "value": ""}}
+    async with callers(server) as (_, bob, _eve):
+        ref = {"type": "ref/resource", "uri": "drafts://x"}
+        assert await _code(bob, "completion/complete", ref=ref, **asked) == FORBIDDEN
+
+
+# While it runs
+
+
+async def test_a_tool_may_come_with_a_rule_and_go_again_while_the_server_runs() -> None:
+    server = guarded()
+    async with callers(server) as (ann, bob, _eve):
+        assert (await bob.call("late")).get("isError")
+        server.add_tool(_none_left_out, "late", task=True, authorize=role("editor"), rate=Rate(1, per=3600))
+        assert await _code(bob, "tools/call", name="late", arguments={}) == FORBIDDEN
+        assert (await ann.call("late"))["resultType"] == "task"
+        assert await _code(ann, "tools/call", name="late", arguments={}) == -31429
+        server.remove_tool("late")
+        assert (await bob.call("late")).get("isError")
+
+
+async def test_a_rule_is_asked_when_the_call_is_made_and_not_again_when_its_task_runs() -> None:
+    server, asked = guarded(), list[Principal]()
+
+    @server.tool(task=True, authorize=when(lambda caller, _: not asked.append(caller)))
+    async def work() -> str:
+        return "done"
+
+    async with callers(server) as (ann, _, _eve):
+        engine = ann.tasks.running.engine
+        task = await engine.get(await ann.hand_in("work"), '["app","https://issuer.example","ann"]')
+        assert (await engine.finished(task, PATIENCE)).status is Status.COMPLETED
+    assert [caller.subject for caller in asked] == ["ann"]
+
+
+@pytest.mark.parametrize("is_anonymous", [True, False])
+async def test_a_server_that_was_not_given_the_lifespan_of_its_tasks_lets_nobody_past_a_rule(
+    ran: list[str], *, is_anonymous: bool
+) -> None:
+    tasks = Tasks("memory://")
+    server = MCPServer[Any]("test", extensions=[tasks])
+
+    @server.tool()
+    @tasks.tool(None, authorize=signed_in() if is_anonymous else None, rate=Rate(1))
+    async def secret() -> str:
+        ran.append("secret")
+        return "done"
+
+    async with Client(server) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("secret", {})
+    assert ran == []

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
 
 from coatcheck import InvalidArgument
 from coatcheck.errors import TooOften
@@ -18,6 +20,10 @@ from tests.requirements.marks import requirement
 from tests.server.wire import OverHTTP, over_http
 
 pytestmark = pytest.mark.anyio
+
+
+class Name(BaseModel):
+    name: str
 
 
 class Clock:
@@ -157,3 +163,22 @@ async def test_a_rate_counts_for_tools_that_are_never_tasks_and_callers_without_
         await anyone.call("quick")
         assert (await _refusal(anyone, "slow"))[0] == -31429
         assert (await _refusal(anyone, "quick"))[0] == -31429
+
+
+async def test_each_round_of_a_call_counts() -> None:
+    server = TaskServer("test", store="memory://", access=Access(rate=Rate(2, per=3600)))
+
+    @server.tool(task=True)
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", Name)
+        return answer.data.name if answer.action == "accept" else "nobody"
+
+    async with over_http(server, capabilities={"elicitation": {"form": {}}}) as anyone:
+        asked = await anyone.call("ask")
+        ((key, _),) = asked["inputRequests"].items()
+        answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
+        again = {"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked["requestState"]}
+        assert (await anyone.request("tools/call", again))["content"][0]["text"] == "Ada"
+        with pytest.raises(MCPError) as refused:
+            await anyone.call("ask")
+    assert refused.value.code == -31429

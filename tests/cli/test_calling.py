@@ -66,7 +66,7 @@ def test_arguments_come_from_stdin(url: str, coatcheck: Caller, monkeypatch: pyt
         (["add", "a"], "'a' is no argument; write key=value"),
         (["add", "a=1", "--input", "nowhere.json"], "nowhere.json cannot be read"),
         (["add", "a=1", "--mode", "2020"], "There is no mode '2020'"),
-        (["add", "a=1", "--header", "nothing"], "'nothing' is no header; write --header 'Name: value'."),
+        (["add", "a=1", "--header", "nothing"], "One of the headers is none; write --header 'Name: value'."),
         (["add", "a=1", "--timeout", "soon"], "'soon' is no duration"),
         (["add", "a=1", "--detach"], "add does not run as a task; call it without --detach."),
         (["add", "a=1", "--nonsense"], "No such option: --nonsense"),

@@ -26,6 +26,7 @@ POLICIES: Mapping[str, Policy] = {
     "app": POLICY,
     "impatient": replace(POLICY, unwind=timedelta(seconds=0.1)),
     "hasty": replace(POLICY, lease=timedelta(seconds=1)),
+    "narrow": replace(POLICY, max_result=10),
     "parking": replace(POLICY, park_after=timedelta(seconds=0.01)),
 }
 Opened = tuple[Engine, Iterable[Tool]]

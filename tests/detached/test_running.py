@@ -14,7 +14,7 @@ import pytest
 from coatcheck import Engine, Worker, tool
 from coatcheck.errors import InvalidArgument
 from coatcheck.runners.detached.work import Launcher
-from tests.detached.app import HOME, tools
+from tests.detached.app import HOME, POLICIES, tools
 from tests.detached.conftest import PATIENCE, Says, failure, gone, is_alive, processes_of, result, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -189,3 +189,10 @@ async def test_without_a_place_for_the_log_the_task_fails_and_says_so(
         async with Worker(engine, tools(url, logs=tmp_path / "file")) as worker:
             task = await engine.finished(await worker.submit("where"), PATIENCE)
     assert failure(task).startswith("No process could be started for the tool: ")
+
+
+async def test_a_result_that_is_too_large_fails_the_task_there_as_well(engine: Engine, url: str) -> None:
+    narrow = Engine(engine.store, POLICIES["narrow"])
+    async with Worker(narrow, tools(url, "narrow"), grace=PATIENCE) as worker:
+        task = await narrow.finished(await worker.submit("where"), PATIENCE)
+    assert "but at most 10 are allowed; return a link" in failure(task)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck import Engine, Status, Task, TaskContext, Terms, Worker, decode, tool
+from coatcheck import Engine, Policy, Status, Task, TaskContext, Terms, Worker, decode, tool
 from coatcheck.errors import AlreadyFinished
 from coatcheck.executor import JobRequest
 from coatcheck.executors import HttpJobs, Jobs
@@ -54,6 +54,16 @@ async def test_a_task_is_a_job_and_has_its_result(engine: Engine, jobs: Jobs, st
     assert task.status is Status.COMPLETED
     assert decode(task.result) == {"frames": ["x" * 1000] * 2000}
     assert len(await stage.jobs()) == 1
+
+
+async def test_a_job_whose_result_is_too_large_fails_its_task(engine: Engine, jobs: Jobs, stage: Stage) -> None:
+    narrow = Engine(engine.store, Policy(max_result=1000))
+    async with Worker(narrow, [jobs.tool("render")]) as worker:
+        task = await worker.submit("render", {})
+        await stage.tell((await stage.job())["id"], state="succeeded", result={"frames": "x" * 1000})
+        task = await narrow.finished(task, PATIENCE)
+    assert task.failure
+    assert task.failure.message.startswith("The tool's result takes 1013 bytes of JSON, but at most 1000")
 
 
 @pytest.mark.parametrize(

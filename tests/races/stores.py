@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
 from coatcheck import Engine, Policy, open_store
 from coatcheck.store import Query, Store
@@ -26,9 +27,9 @@ class SlowStore:
         await self._turns()
         return kept
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+    async def get(self, task_id: str, **asked: Any) -> Task | None:
         await self._turns()
-        kept = await self._store.get(task_id, newer_than=newer_than, timeout=timeout)
+        kept = await self._store.get(task_id, **asked)
         await self._turns()
         return kept
 

@@ -285,6 +285,7 @@ RELAY = (
     _must("E-035", "So does an error."),
     _must("E-036", "Whose a task is counts for all methods."),
     _must("E-037", "All who may not see a task are refused alike."),
+    _must("E-038", "Who is known is known by client, issuer and subject, as far as a token names them."),
     _must("E-039", "Two users of one application do not see each other's tasks."),
     _must("E-042", "A ttl is enforced."),
     _must("E-043", "The capability is list, cancel and requests.tools.call."),

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import AnyHttpUrl, BaseModel
 
 from coatcheck import Policy
-from coatcheck.server import TaskContext, TaskServer
+from coatcheck.server import TaskContext, TaskPolicy, TaskServer
 from tests.requirements.marks import requirement
 from tests.server.wire import OverHTTP, in_memory, over_http
 
@@ -239,3 +239,22 @@ async def test_what_an_anonymous_caller_says_about_itself_does_not_count(server:
     async with over_http(server) as caller:
         created = await caller.request("tools/call", {"name": "endless", "arguments": {}, "_meta": info})
         assert (await server.tasks.running.engine.get(created["taskId"])).owner is None
+
+
+@requirement("R-27", "S-024")
+async def test_polls_of_foreign_tasks_are_refused_as_unknown_ones_are_however_many(guarded: TaskServer) -> None:
+    server = TaskServer("test", store="memory://", token_verifier=Verifier(), auth=guarded.settings.auth, poll_limit=1)
+
+    @server.tool(task=TaskPolicy("optional", poll_interval=60))
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async with over_http(server) as caller:
+        ann, bob = caller.again(token="ann"), caller.again(token="bob")
+        task_id = await ann.hand_in("endless")
+        for unseen in (task_id, "unknown"):
+            for _ in range(30):
+                code, message, data = await _refusal(bob, "tasks/get", unseen)
+                assert (code, message, data) == (-32602, "Failed to retrieve task: Task not found", None)
+        await ann.get(task_id)  # what others ask for does not count
+        await ann.cancel(task_id)

@@ -184,10 +184,24 @@ async def test_tasks_that_cannot_be_read_do_not_keep_workers_and_the_sweep_from_
         assert list(await store.overdue(NOW + timedelta(hours=2), limit=2)) == [sound]
 
 
+async def test_nothing_is_read_of_a_task_that_is_not_to_be_seen(path: Path) -> None:
+    async with open_store(url(path)) as store:
+        await store.insert(a_task())
+    sql(path, "update task set body = ?", b'{"id": 7')
+    async with open_store(url(path)) as store:
+        with pytest.raises(StoreUnusable):
+            await store.get("a", owner="ann", alive_at=NOW)
+        for timeout in (0, 60):
+            assert await store.get("a", owner="bob", timeout=timeout) is None
+            assert await store.get("a", alive_at=NOW + timedelta(hours=1), timeout=timeout) is None
+
+
 async def test_an_id_that_cannot_be_written_is_not_found_either(store: Store) -> None:
     """JSON can hold half a surrogate pair, which has no bytes."""
     assert await store.get("\ud800") is None
     assert await store.get("\ud800", newer_than=1, timeout=0.01) is None
+    await store.insert(a_task())
+    assert await store.get("a", owner="\ud800") is None
     assert list(await store.list(Query(owner="\ud800"))) == []
     assert list(await store.journal("\ud800")) == []
 

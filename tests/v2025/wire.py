@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
@@ -34,6 +34,7 @@ WITH_TASKS: Json = {**ASKABLE, "extensions": {EXTENSION: {}}}
 """And of one of 2026-07-28 that knows tasks."""
 
 Transport = Literal["memory", "sse", "json"]
+Caller = TypeVar("Caller", bound="OverHTTP")
 
 
 def related(task_id: str) -> Json:
@@ -231,7 +232,10 @@ class Place:
     async def http(
         self, version: str = VERSION, capabilities: Json = ASKABLE, *, token: str | None = None, stands: bool = True
     ) -> OverHTTP:
-        caller = OverHTTP(_client(version, capabilities), self.app, token=token, stands=stands)
+        return await self.enter(OverHTTP(_client(version, capabilities), self.app, token=token, stands=stands))
+
+    async def enter(self, caller: Caller) -> Caller:
+        """Have a caller shake hands; it is closed with the place."""
         return await self._stack.enter_async_context(_greeted(caller))
 
 
@@ -266,7 +270,7 @@ async def on_stdio(program: Callable[..., None], *arguments: str) -> AsyncGenera
 
 
 @asynccontextmanager
-async def _greeted(caller: OverHTTP) -> AsyncGenerator[OverHTTP]:
+async def _greeted(caller: Caller) -> AsyncGenerator[Caller]:
     await caller.greet()
     yield caller
     await caller.close()

@@ -36,6 +36,8 @@ def greet(
     if tasks := tasks_of(server):
         described = {} if servers is not None else {"tasks": ", ".join(tasks.describe()) or "none"}
         said |= {**described, "store": without_password(tasks.url(server.name))}
+    if auth := server.settings.auth:
+        said["tokens"] = f"of {auth.issuer_url}"
     if workers > 1:
         said["workers"] = f"{workers} processes"
     announce(server.name, said, form)

@@ -10,6 +10,10 @@ from enum import StrEnum
 from coatcheck.errors import InvalidArgument
 from coatcheck.payload import encode
 
+_TALKATIVE = ("uvicorn.access", "uvicorn.error", "mcp.server.streamable_http_manager")
+_INDISCREET = ("sse_starlette", "httpcore2", "httpx2")
+"""They log what passes, at level debug: results of tools, whole URLs, headers with sessions in them."""
+
 
 class LogFormat(StrEnum):
     TEXT = "text"
@@ -44,5 +48,6 @@ def configure_logs(form: LogFormat, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in ("uvicorn.access", "mcp.server.streamable_http_manager", "uvicorn.error"):
+    for name in (*_TALKATIVE, *_INDISCREET):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("coatcheck.audit").setLevel(logging.INFO)  # who wants it, wants it whatever else is logged

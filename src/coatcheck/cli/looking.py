@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from coatcheck.cli.ledger import where
+from coatcheck.cli.narrowing import Asked
 from coatcheck.cli.options import MODES, Access
 from coatcheck.cli.visit import quick_visit
 from coatcheck.client import Client
@@ -25,19 +26,20 @@ class Look:
     message: str = ""
 
 
-async def look_at(entries: Sequence[Entry], access: Access) -> dict[str, Look]:
+async def look_at(asked: Asked, access: Access) -> dict[str, Look]:
     """Return how tasks are doing, by the keys of their entries."""
-    known = [entry for entry in entries if entry.task_id]
+    known = [entry for entry in asked.entries if entry.task_id]
     places = groupby(sorted(known, key=_place), key=_place)
-    looks = await asyncio.gather(*(_look_at_server(list(there), access) for _, there in places))
+    looks = await asyncio.gather(*(_look_at_server(list(there), asked, access) for _, there in places))
     return {key: look for each in looks for key, look in each.items()}
 
 
-async def _look_at_server(entries: Sequence[Entry], access: Access) -> dict[str, Look]:
+async def _look_at_server(entries: Sequence[Entry], asked: Asked, access: Access) -> dict[str, Look]:
     protocol = entries[0].protocol
     access = replace(access, mode=protocol if protocol in MODES else "auto")
+    destination = asked.destination_of(entries[0].target)
     try:
-        async with asyncio.timeout(_LONGEST_SECONDS), quick_visit(dict(entries[0].target), access) as client:
+        async with asyncio.timeout(_LONGEST_SECONDS), quick_visit(destination, access) as client:
             looks = await asyncio.gather(*(_look(client, entry) for entry in entries))
             return {entry.key: look for entry, look in zip(entries, looks, strict=True)}
     except (CoatcheckError, TimeoutError) as error:

@@ -24,6 +24,14 @@ OtherTarget = Annotated[
     str | None,
     typer.Option("--target", help="Where the task is, if it was not handed in from here.", rich_help_panel=_CONNECTING),
 ]
+OneServer = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="Only what is at this server; needed where a token is for one of several.",
+        rich_help_panel=_CONNECTING,
+    ),
+]
 Headers = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", help="`Name: value`, sent along; repeat it.", rich_help_panel=_CONNECTING),
@@ -86,5 +94,5 @@ def access(
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or " " in name.strip() or not text.isprintable():
-        raise InvalidArgument(f"{text!r} is no header; write --header 'Name: value'.")
+        raise InvalidArgument("One of the headers is none; write --header 'Name: value'.")  # it may be a secret
     return name.strip(), value.strip()

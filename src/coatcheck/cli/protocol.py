@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from coatcheck.cli.bounds import BoundedProtocol
 
 _LONG = 65_536
 
 
-class JoiningProtocol(HttpToolsProtocol):
+class JoiningProtocol(BoundedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(cast("asyncio.Transport", _JoiningTransport(transport, self.loop)))
 

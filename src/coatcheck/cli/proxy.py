@@ -22,15 +22,18 @@ from coatcheck.cli.logs import LogFormat, configure_logs
 from coatcheck.cli.serving import Format, LenientHeaders, Level, check_path
 from coatcheck.cli.serving import Path as EndpointPath
 from coatcheck.cli.stdio import serve_stdio
+from coatcheck.cli.tokens import Audience, Issuer, KeySet, Scopes, ask_for_tokens
 from coatcheck.errors import InvalidArgument
 from coatcheck.proxy.config import Config, read_config
 from coatcheck.proxy.gateway import Gateway
 from coatcheck.proxy.settings import ProxySettings
+from coatcheck.server.access.principal import ROLES
+from coatcheck.server.access.settings import Access
 from coatcheck.server.settings import LENIENT_VARIABLE, STORE_VARIABLE, default_store
 from coatcheck.server.task_server import STATE_KEY_VARIABLE
-from coatcheck.server.tasks import tasks_of
 
 CONFIG_VARIABLE = "COATCHECK_PROXY_CONFIG"
+ROLES_VARIABLE = "COATCHECK_ROLES_CLAIM"
 
 ConfigFile = Annotated[
     Path,
@@ -60,6 +63,15 @@ Shared = Annotated[
         "--shared", help="Callers without a name are not one person: keep from each what is not known to be theirs."
     ),
 ]
+Roles = Annotated[
+    str,
+    typer.Option(
+        "--roles-claim",
+        help="The claim of a token with its caller's roles, as `realm_access.roles`.",
+        envvar=ROLES_VARIABLE,
+        rich_help_panel="Who may come in",
+    ),
+]
 
 
 def proxy(
@@ -71,6 +83,11 @@ def proxy(
     store: StoreURL = None,
     path: EndpointPath = "/mcp",
     shared: Shared = False,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    jwks: KeySet = None,
+    scope: Scopes = None,
+    roles_claim: Roles = ROLES,
     lenient_headers: LenientHeaders = False,
     log_format: Format = LogFormat.TEXT,
     log_level: Level = "warning",
@@ -87,27 +104,34 @@ def proxy(
         coatcheck proxy --config mcp.json --http 127.0.0.1:8000
 
         coatcheck proxy --config mcp.json --tools
+
+        coatcheck proxy --http 0.0.0.0:8000 --issuer https://login.example.com --audience https://mcp.example.com/mcp
     """
     check_path(path)
     configure_logs(log_format, log_level)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it shows whole URLs, secrets and all
-    found = _read(config, no_prefix=no_prefix)
+    asks = ask_for_tokens(issuer, audience, jwks, scope, is_http=http is not None)
+    found = _read(config, no_prefix=no_prefix, knows_callers=asks)
     _set_environment(config, store, lenient_headers)
     settings = ProxySettings(
         promote_after=promote_after,
         prefixes=not no_prefix,
         has_meta_tools=tools,
-        is_for_one=not shared and (http is None or _is_loopback(http)),
+        is_for_one=not shared and not asks and (http is None or _is_loopback(http)),
     )
-    server = Gateway(found.servers, store=store or _store(config), settings=settings)
-    tasks = tasks_of(server)
-    assert tasks
-    asyncio.run(tasks.check(server))
+    access = Access(roles=roles_claim)
+    server = Gateway(found.servers, store=store or _store(config), settings=settings, terms=found.terms, access=access)
+    raise typer.Exit(_serve(server, http, path, log_format, servers=", ".join(found.servers) or "none"))
+
+
+def _serve(server: Gateway, http: str | None, path: str, log_format: LogFormat, *, servers: str) -> int:
+    """Serve until told to stop; return the exit code."""
+    asyncio.run(server.tasks.check(server))
     if http is None:
-        raise typer.Exit(serve_stdio(server))
+        return serve_stdio(server)
     with closing(bind(http)) as bound:
-        greet(server, bound, path, 1, log_format, servers=", ".join(found.servers) or "none")
-        raise typer.Exit(serve_http(server, bound, path, is_alone=True))
+        greet(server, bound, path, 1, log_format, servers=servers)
+        return serve_http(server, bound, path, is_alone=True)
 
 
 def _set_environment(config: Path, store: str | None, is_lenient: bool) -> None:
@@ -118,7 +142,7 @@ def _set_environment(config: Path, store: str | None, is_lenient: bool) -> None:
         os.environ[LENIENT_VARIABLE] = "1"
 
 
-def _read(path: Path, *, no_prefix: bool) -> Config:
+def _read(path: Path, *, no_prefix: bool, knows_callers: bool) -> Config:
     found = read_config(path)
     for problem in found.problems:
         print(problem, file=sys.stderr, flush=True)
@@ -126,6 +150,11 @@ def _read(path: Path, *, no_prefix: bool) -> Config:
         raise InvalidArgument(f"None of the servers in {path} can be used.")
     if no_prefix and len(found.servers) != 1:
         raise InvalidArgument(f"--no-prefix is for one server, but {path} has {len(found.servers)}.")
+    if found.needs_names and not knows_callers:
+        raise InvalidArgument(
+            f"{path} keeps something for callers with roles or scopes, which they show by a token; "
+            "serve it with --http, --issuer and --audience, or take that out."
+        )
     return found
 
 

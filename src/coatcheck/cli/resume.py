@@ -17,6 +17,7 @@ else:
 
 def resume(
     timeout: options.Timeout = None,
+    target: options.OneServer = None,
     header: options.Headers = None,
     token: options.Token = None,
     poll: options.Poll = False,
@@ -34,4 +35,5 @@ def resume(
         coatcheck resume --json --timeout 1h
     """
     access = options.access(header, token, is_polling=poll)
-    run(resuming.resume_all(access, seconds(timeout), is_json=as_json, is_quiet=quiet or as_json), is_json=as_json)
+    collecting = resuming.resume_all(access, target, seconds(timeout), is_json=as_json, is_quiet=quiet or as_json)
+    run(collecting, is_json=as_json)

@@ -18,8 +18,10 @@ from coatcheck.cli.processes import Processes
 from coatcheck.cli.serving import STORE_HELP, DocketURL, Format, LenientHeaders, Level, Path, Target, check_path
 from coatcheck.cli.stdio import serve_stdio
 from coatcheck.cli.target import load_server
+from coatcheck.cli.tokens import Audience, Issuer, KeySet, Scopes, ask_for_tokens
 from coatcheck.errors import InvalidArgument
 from coatcheck.server.settings import CONCURRENCY_VARIABLE, DOCKET_VARIABLE, LENIENT_VARIABLE, STORE_VARIABLE
+from coatcheck.server.task_server import TaskServer
 from coatcheck.server.tasks import tasks_of
 
 DEFAULT_ADDRESS = "127.0.0.1:8000"
@@ -44,6 +46,10 @@ def serve(
     concurrency: Concurrency = None,
     docket: DocketURL = None,
     path: Path = "/mcp",
+    issuer: Issuer = None,
+    audience: Audience = None,
+    jwks: KeySet = None,
+    scope: Scopes = None,
     lenient_headers: LenientHeaders = False,
     log_format: Format = LogFormat.TEXT,
     log_level: Level = "info",
@@ -57,17 +63,22 @@ def serve(
         coatcheck serve app.py:server --http 0.0.0.0:9000 --store sqlite:////var/lib/app/tasks.db --workers 4
 
         coatcheck serve app:server --stdio
+
+        coatcheck serve app:server --issuer https://login.example.com --audience https://mcp.example.com/mcp
     """
-    if stdio and http:
-        raise InvalidArgument("Choose one of --stdio and --http.")
-    if stdio and workers > 1:
-        raise InvalidArgument("There is one process for one client on stdio; leave --workers out.")
     check_path(path)
+    _check_transport(stdio, http, workers)
+    asks = ask_for_tokens(issuer, audience, jwks, scope, is_http=not stdio)
     _set_environment(store, concurrency, docket, lenient_headers)
     configure_logs(log_format, log_level)
     server = load_server(target)
     configure_logs(log_format, log_level)  # again: servers set up logs of their own
     _check(server, workers)
+    if asks and not isinstance(server, TaskServer):
+        raise InvalidArgument(
+            f"{target} is no TaskServer, so it takes its authentication in its code only: token_verifier= and auth=; "
+            "make it a TaskServer, or leave --issuer out."
+        )
     if stdio:
         raise typer.Exit(serve_stdio(server))
     with closing(bind(http or DEFAULT_ADDRESS)) as bound:
@@ -75,6 +86,13 @@ def serve(
         if workers > 1:
             raise typer.Exit(Processes(_run, target, bound, path, log_format, log_level).serve(workers))
         raise typer.Exit(serve_http(server, bound, path, is_alone=True))
+
+
+def _check_transport(is_stdio: bool, http: str | None, workers: int) -> None:
+    if is_stdio and http:
+        raise InvalidArgument("Choose one of --stdio and --http.")
+    if is_stdio and workers > 1:
+        raise InvalidArgument("There is one process for one client on stdio; leave --workers out.")
 
 
 def _run(target: str, bound: socket.socket, path: str, form: LogFormat, level: str) -> int:

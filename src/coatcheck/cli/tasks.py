@@ -20,11 +20,11 @@ from coatcheck.cli.plain import one_line
 from coatcheck.cli.running import run
 
 if TYPE_CHECKING:
-    from coatcheck.cli import looking
+    from coatcheck.cli import looking, narrowing
     from coatcheck.cli.looking import Look
     from coatcheck.client.ledger import Entry
 else:
-    looking = later("coatcheck.cli.looking")
+    looking, narrowing = later("coatcheck.cli.looking"), later("coatcheck.cli.narrowing")
 
 Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the servers; say what was seen last.")]
 _STYLES = {"working": "cyan", "input_required": "yellow", "completed": "green", "failed": "red", "lost": "red"}
@@ -32,6 +32,7 @@ _STYLES = {"working": "cyan", "input_required": "yellow", "completed": "green", 
 
 def tasks(
     offline: Offline = False,
+    target: options.OneServer = None,
     header: options.Headers = None,
     token: options.Token = None,
     as_json: options.AsJSON = False,
@@ -43,13 +44,19 @@ def tasks(
         coatcheck tasks
 
         coatcheck tasks --offline --json | jq -r .id
+
+        coatcheck tasks --target https://example.org/mcp --token "$TOKEN"
     """
-    run(_tasks(options.access(header, token, is_polling=True), offline, is_json=as_json), is_json=as_json)
+    access = options.access(header, token, is_polling=True)
+    run(_tasks(access, offline, target, is_json=as_json), is_json=as_json)
 
 
-async def _tasks(access: options.Access, is_offline: bool, *, is_json: bool) -> int:
-    found = entries()
-    looks = {} if is_offline or not found else await looking.look_at(found, access)
+async def _tasks(access: options.Access, is_offline: bool, target: str | None, *, is_json: bool) -> int:
+    found, looks = entries(), dict[str, "Look"]()
+    if found and (target is not None or not is_offline):
+        asked = narrowing.narrowed(found, target, access)
+        found = asked.entries
+        looks = {} if is_offline or not found else await looking.look_at(asked, access)
     if is_json:
         for entry in found:
             write_json(_json(entry, looks.get(entry.key)))

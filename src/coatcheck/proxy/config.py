@@ -13,6 +13,7 @@ from coatcheck.client.entries import expanded, servers_of
 from coatcheck.client.targets import Target, target_of
 from coatcheck.dialects import v2025, v2026
 from coatcheck.errors import InvalidArgument
+from coatcheck.proxy.access.terms import SECTION, Terms, terms_of
 from coatcheck.proxy.naming import check_prefix
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -27,6 +28,8 @@ class ServerEntry:
 
     name: str
     entry: Mapping[str, Any]
+    terms: Terms = Terms()
+    """Who may use it, and how often."""
 
     @property
     def is_process(self) -> bool:
@@ -52,6 +55,13 @@ class Config:
     servers: dict[str, ServerEntry] = field(default_factory=dict[str, ServerEntry])
     problems: list[str] = field(default_factory=list[str])
     """What is wrong with the entries that were left out, a sentence each."""
+    terms: Terms = Terms()
+    """Who may use any of them, and the proxy's own tools."""
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether something is only for callers who are known by name."""
+        return self.terms.need_names or any(entry.terms.need_names for entry in self.servers.values())
 
 
 def read_config(path: Path) -> Config:
@@ -67,13 +77,14 @@ def read_config(path: Path) -> Config:
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{path} is no text in UTF-8; save it as such.") from error
     try:
-        servers = servers_of(json.loads(text))
+        content = json.loads(text)
+        servers = servers_of(content)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{path} is no JSON: {error}.") from error
     if servers is None:
         raise InvalidArgument(f"{path} names no servers; they belong under 'mcpServers'.")
     lines = dict(_lines(text))
-    config = Config()
+    config = Config(terms=_of_all(path, text, content))
     for name, entry in servers.items():
         if isinstance(entry, dict) and cast("dict[str, Any]", entry).get("disabled") is True:
             continue
@@ -84,6 +95,15 @@ def read_config(path: Path) -> Config:
         except InvalidArgument as error:
             config.problems.append(f"{path}:{lines.get(name, 1)}: {name!r} is left out: {error}")
     return config
+
+
+def _of_all(path: Path, text: str, content: Mapping[str, Any]) -> Terms:
+    """Return what the file says of all servers. If that is wrong, none may be served: it would be for everyone."""
+    try:
+        return terms_of(content.get(SECTION))
+    except InvalidArgument as error:
+        line = next(text.count("\n", 0, at) + 1 for name, at, _ in _members(text, _skip(text, 0)) if name == SECTION)
+        raise InvalidArgument(f"{path}:{line}: {error}") from error
 
 
 def server_entry(name: str, entry: Any, *, expands: bool = True) -> ServerEntry:
@@ -104,7 +124,7 @@ def server_entry(name: str, entry: Any, *, expands: bool = True) -> ServerEntry:
     _check_kinds(name, filled)
     if filled.get("protocol") not in (None, *_PROTOCOLS):
         raise InvalidArgument(f"'protocol' of {name} must be one of {', '.join(_PROTOCOLS)}.")
-    known = ServerEntry(name, filled)
+    known = ServerEntry(name, filled, terms_of(filled.get(SECTION)))
     known.target()
     return known
 

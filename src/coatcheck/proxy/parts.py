@@ -8,15 +8,17 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import MCPServer
-from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import ClientCapabilities
 
 from coatcheck.client.wire import Json
+from coatcheck.proxy.access.guard import Guard
+from coatcheck.proxy.access.terms import Terms
 from coatcheck.proxy.config import ServerEntry
 from coatcheck.proxy.meta.activity import Activity
 from coatcheck.proxy.meta.counter import Counter
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
+from coatcheck.proxy.sessions.news import News
 from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.sessions.sessions import Sessions, mirrored
 from coatcheck.proxy.settings import ProxySettings
@@ -62,10 +64,12 @@ class ProxyParts(Parts):
         limit: PollLimit | None,
         server: MCPServer[Any],
         entries: Mapping[str, ServerEntry],
-        bus: SubscriptionBus,
+        news: News,
         proxy: ProxySettings,
+        terms: Terms,
     ) -> None:
-        self._server, self._proxy = server, proxy
+        """`terms`: who may use any of the servers, and the proxy's own tools."""
+        self._server, self._proxy, self._news = server, proxy, news
         self._guests = 0
         naming, self.servers = Naming(prefixes=proxy.prefixes), Servers(entries)
         policy = TaskPolicy("optional", promote_after=proxy.promote_after, resumable=True)
@@ -73,16 +77,17 @@ class ProxyParts(Parts):
         self.sessions = Sessions(
             self.servers,
             naming,
-            bus,
+            news,
             self._owner,
             self._witness if proxy.has_meta_tools else None,
             idle_seconds=proxy.idle.total_seconds(),
         )
         work = Work(lambda: self.runtime.running, self._session)
-        self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy, self._info)
+        self.guard = Guard(self.gate, self.servers, naming, terms)
+        self.tasking = Tasking(self, self.sessions, self.servers, naming, work, policy, self.guard, self._info)
         self.counter = Counter(self.tasking, self.servers, proxy)
         naming.own = self.ticket_tools.names if self.ticket_tools else self.counter.names
-        self.requests = Requests(self.sessions, self.servers, naming, self._info)
+        self.requests = Requests(self.sessions, self.servers, naming, self.guard, self._info)
         self._calls = Calls(self.tasking)
         self.steps |= {
             **self.requests.steps(),
@@ -148,12 +153,13 @@ class ProxyParts(Parts):
         return result
 
     async def _listen_to_all(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-        async with self.requests.subscribed(ctx):
-            return await self._listen(ctx, call_next)
+        async with self.requests.subscribed(ctx) as ctx:
+            with self._news.listening(self._owner(ctx)):
+                return await self._listen(ctx, call_next)
 
     async def _list_tools(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         async def all_tools(ctx: RequestContext) -> HandlerResult:
-            own = await call_next(ctx)
+            own = await self.gate.list(ctx, call_next)
             return own if self._proxy.has_meta_tools else await self.requests.with_tools(ctx, own)
 
         return await self.told.list_tools(ctx, all_tools)

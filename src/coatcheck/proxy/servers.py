@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from coatcheck.errors import InvalidArgument
@@ -39,10 +40,11 @@ class Servers:
             raise InvalidArgument(f"There is no server {name!r}; there is {there_is}.")
         return self._entries[name]
 
-    def add(self, entry: ServerEntry) -> None:
-        """Take one more server, or another in place of the one of that name."""
+    def add(self, entry: ServerEntry, *, keeps_terms: bool = False) -> None:
+        """Take one more server, or another in place of the one of that name. `keeps_terms`: for the same callers."""
         check_prefix(entry.name, self._entries)
         if entry.name in self._entries:
+            entry = replace(entry, terms=self._entries[entry.name].terms) if keeps_terms else entry
             self.remove(entry.name)
         self._entries[entry.name] = entry
         for watcher in list(self.watchers):

@@ -22,6 +22,7 @@ from coatcheck.client.generations import new_key
 from coatcheck.client.wire import Json
 from coatcheck.dialects.words import IDEMPOTENCY_KEY
 from coatcheck.payload import encode
+from coatcheck.proxy.access.guard import Guard
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.session import Session
@@ -75,11 +76,12 @@ class Tasking:
         naming: Naming,
         work: Work,
         policy: TaskPolicy,
+        guard: Guard,
         info: Callable[[], Json],
     ) -> None:
         """`info`: what the proxy says of itself."""
         self._parts, self.sessions, self._servers, self.naming = parts, sessions, servers, naming
-        self._work, self.policy = work, policy
+        self._work, self.policy, self.guard = work, policy, guard
         self._info = info
         self._known: set[str] = set()
         self.older: dict[str, Session] = {}
@@ -124,6 +126,19 @@ class Tasking:
         """Return the server and the tool that are shown under a name."""
         return self.naming.find(name, self._servers)
 
+    async def admit(self, ctx: RequestContext, server: str, tool: str, arguments: Json) -> None:
+        """Let a call pass before its server hears of it.
+
+        Raises:
+            MCPError: Its caller may not make it, or not so soon.
+        """
+        await self.guard.admit_call(ctx, server, tool, arguments, self.running.identity)
+
+    def find_free(self, name: str) -> tuple[str, str] | None:
+        """Return the same of a tool that all may call, as often as they like."""
+        found = self.find(name)
+        return found if found and self.guard.is_free(*found) else None
+
     def know(self, name: str) -> None:
         """Have the worker carry out tasks of this tool."""
         worker = self.running.worker
@@ -136,6 +151,7 @@ class Tasking:
 
         Raises:
             QuotaExceeded: There are too many already; the call goes on.
+            TooLarge: Its arguments are too large for a row; the call goes on.
         """
 
         def begun(task: Task) -> None:

@@ -5,6 +5,7 @@ from coatcheck.server.access.principal import Principal
 from coatcheck.server.access.rates import Rate
 from coatcheck.server.access.rules import Rule, role, scope, signed_in, when, who
 from coatcheck.server.access.settings import Access
+from coatcheck.server.access.tokens.verifier import JWTVerifier
 from coatcheck.server.http.app import http_app
 from coatcheck.server.local.handle import LocalTask, TaskPage
 from coatcheck.server.local.meta import TaskMeta
@@ -15,6 +16,7 @@ from coatcheck.sync_context import SyncContext
 
 __all__ = [
     "Access",
+    "JWTVerifier",
     "LocalTask",
     "Principal",
     "Rate",

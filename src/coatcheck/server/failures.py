@@ -27,6 +27,7 @@ from coatcheck.errors import (
     QuotaExceeded,
     StoreError,
     TaskNotFound,
+    TooLarge,
     TooOften,
 )
 from coatcheck.payload import decode
@@ -82,6 +83,8 @@ def protocol_error(error: CoatcheckError) -> MCPError:
         case StoreError():
             logger.error("The task store failed: %s", error)
             return MCPError(INTERNAL_ERROR, "The task store is not available just now; try again in a moment")
+        case TooLarge():
+            return MCPError(INVALID_PARAMS, str(error), {"bytes": error.size, "limit": error.limit})
         case InvalidArgument():
             return MCPError(INVALID_PARAMS, str(error))
         case _:

@@ -56,7 +56,7 @@ class Offering:
 
     def put_prompt(self, prompt: Prompt) -> None:
         def register(host: TaskServer, mount: Mount, known_as: str) -> None:
-            host.tasks.say("prompt", known_as, **self._guest.tasks.said_of("prompt", prompt.name))
+            host.tasks.say("prompt", known_as, **self._guest.tasks.said_of("prompt", prompt.name), function=prompt.fn)
             host.add_prompt(prompt.model_copy(update={"name": known_as, "fn": mount.translator.of(prompt.fn)}))
 
         self._put("prompt", prompt.name, register)

@@ -20,6 +20,8 @@ from coatcheck.policy import Duration, Policy
 from coatcheck.server.access.rates import RateWish
 from coatcheck.server.access.rules import Authority
 from coatcheck.server.access.settings import Access
+from coatcheck.server.access.tokens.operators import signed_in
+from coatcheck.server.access.tokens.verifier import JWTVerifier
 from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.seats import Seats
@@ -37,7 +39,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class TaskServer(LocalServer):
     """An `MCPServer` with everything that has, and `task=` on its tools, resources and prompts.
 
-    `store` is where tasks are kept, and `task` what they get that say nothing else.
+    `store` is where tasks are kept, `task` what they get that say nothing else, and `tokens` what callers must show.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class TaskServer(LocalServer):
         bind_sessions: bool = True,
         fallback_tools: bool = True,
         access: Access = Access(),
+        tokens: JWTVerifier | None = None,
         subscriptions: SubscriptionBus | Literal[False] | None = None,
         tools: Sequence[Tool] = (),
         lifespan: Lifespan | None = None,
@@ -77,6 +80,7 @@ class TaskServer(LocalServer):
         self.tasks.local.extensions = extensions
         self._is_alone = not extensions  # what else intercepts calls must see them all
         options |= {"lifespan": self.tasks.lifespan, "extensions": [*extensions, self.tasks]}
+        options |= signed_in(tokens, options)
         options |= {"subscriptions": False if subscriptions is False else bus, **_sealed(options, name)}
         super().__init__(name, tools=[self._adapted(tool) for tool in tools], **options)
 
@@ -133,7 +137,7 @@ class TaskServer(LocalServer):
         decorate = super().resource(uri, **options)
 
         def added(function: Any) -> Any:
-            self.tasks.say("resource", uri, task=task, authorize=authorize)
+            self.tasks.say("resource", uri, task=task, authorize=authorize, function=function)
             if "{" in uri:  # others come by add_resource
                 self._offering.put_template(uri, function, options)
             return decorate(function)
@@ -158,7 +162,7 @@ class TaskServer(LocalServer):
         decorate = super().prompt(name, *args, **options)
 
         def added(function: Any) -> Any:
-            self.tasks.say("prompt", name or function.__name__, task=task, authorize=authorize)
+            self.tasks.say("prompt", name or function.__name__, task=task, authorize=authorize, function=function)
             return decorate(function)
 
         return added

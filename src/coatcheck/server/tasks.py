@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server.context import CallNext, HandlerResult
@@ -22,10 +23,10 @@ from coatcheck.payload import Payload
 from coatcheck.policy import Duration, Policy, lifetime
 from coatcheck.server.access.authorities import Kind
 from coatcheck.server.access.rates import RateWish
-from coatcheck.server.access.rules import Authority, rule_of
+from coatcheck.server.access.rules import Authority
 from coatcheck.server.access.settings import Access
 from coatcheck.server.bodies.kinds import PROMPT_PREFIX
-from coatcheck.server.calls.toolbox import SimpleTool, validator
+from coatcheck.server.calls.toolbox import SimpleTool, completer, validator
 from coatcheck.server.hook import Hook, RequestContext
 from coatcheck.server.local.calls import LocalCalls
 from coatcheck.server.mounting import Guest, Mount, Mounts
@@ -76,7 +77,7 @@ class Tasks(Extension):
         subscriptions: SubscriptionBus | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
-        """Prepare tasks kept at `store`, a URL; without one, in a file named after the server.
+        """Keep tasks at `store`, a URL; without one, in a file named after the server.
 
         `default` is what tools get that say nothing else. `max_unfinished` bounds the unfinished tasks of all callers
         with neither a principal nor a session together, `policy.quota` those of each known one. `poll_limit` refuses
@@ -84,9 +85,8 @@ class Tasks(Extension):
         is the Redis in which Docket carries them. `strict` refuses hosts that are frozen between requests.
         `strict_headers=False` also serves clients that leave out the Mcp-Name header. `grace` is what running tasks
         have to finish when the server stops, `heartbeat` how long the caller of a slow tool is left without progress.
-        `bind_sessions=False` lets callers without a principal use ids in any session, `fallback_tools=False` gives
-        clients without tasks no tickets. `access` says who may do what. Without the server's `subscriptions`,
-        `ctx.notify_…` is for plain calls.
+        `bind_sessions=False` lets callers without a principal use ids in any session, `fallback_tools=False` gives none
+        tickets. `access` says who may do what. Without the server's `subscriptions`, `ctx.notify_…` is for plain calls.
         """
         self._default = policy_of(default)
         self._settings = Settings(
@@ -159,9 +159,9 @@ class Tasks(Extension):
         """Say who may call a tool, and how often. With its `function`, a rule sees the arguments as that gets them."""
         gate = self._parts.gate
         if authorize is not None:
-            rule = rule_of(authorize)
-            looks = function is not None and rule.depends_on_arguments
-            gate.authorities.set("tool", tool, rule, validator(function, tool) if looks and function else None)
+            gate.authorities.set("tool", tool, authorize)
+        if function is not None:
+            gate.authorities.know("tool", tool, partial(validator, function, tool))
         if rate is not None:
             gate.rates.set(tool, rate)
 
@@ -172,22 +172,34 @@ class Tasks(Extension):
         *,
         task: TaskWish | None = None,
         authorize: Authority | None = None,
+        function: Callable[..., Any] | None = None,
     ) -> None:
         """Say whether reading a resource, or rendering a prompt, may be a task for your own code, and who may do it.
         Whoever says it first is right.
         """
-        if authorize is not None:
-            self.protect(kind, name, authorize)
+        self.protect(kind, name, authorize, function=function)
         policy = policy_of(task).over(self._default).over(_BUILT_IN if task is None else _BUILT_IN_TASK)
         lifetime(self._settings.policy, policy.terms())
         self._parts.toolbox.add_content(f"{kind}:{name}", policy)
 
-    def protect(self, kind: Literal["resource", "prompt"], name: str, authorize: Authority) -> None:
+    def protect(
+        self,
+        kind: Literal["resource", "prompt"],
+        name: str,
+        authorize: Authority | None,
+        *,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
         """Say who may use a resource, known by its URI or by its template, or a prompt. The first to say it is right:
         of two components with one name, the first stays, too.
+
+        With its `function`, a rule also sees the arguments that are left out.
         """
-        if self._parts.gate.authorities.own_rule(kind, name) is None:
-            self._parts.gate.authorities.set(kind, name, authorize)
+        authorities = self._parts.gate.authorities
+        if authorize is not None and authorities.own_rule(kind, name) is None:
+            authorities.set(kind, name, authorize)
+        if function is not None:
+            authorities.know(kind, name, partial(completer, function))
 
     def remove(self, name: str) -> None:
         """Forget a tool. Its tasks wait for a server that has it."""

@@ -8,6 +8,8 @@ from coatcheck.task import Status, Task
 
 WAITING, HELD, PARKED, FINISHED = range(4)
 """The state of a task, as stores tell them apart. Those that are not finished come first."""
+BEGINNING, END = -(1 << 63), (1 << 63) - 1
+"""As microseconds: before and after all that is. What never expires does so at the end."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

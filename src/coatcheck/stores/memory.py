@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Sequence
 from datetime import datetime
 
 from coatcheck.errors import InvalidArgument, QuotaExceeded
-from coatcheck.store import EVERYONE, Query
+from coatcheck.store import EVERYONE, Everyone, Query
 from coatcheck.stores.waiters import Waiters
 from coatcheck.task import Entry, Task
 
@@ -38,11 +38,19 @@ class MemoryStore:
         self._write(task)
         return task
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
-        task = self._tasks.get(task_id)
+    async def get(
+        self,
+        task_id: str,
+        *,
+        owner: str | Everyone | None = EVERYONE,
+        alive_at: datetime | None = None,
+        newer_than: int = 0,
+        timeout: float = 0,
+    ) -> Task | None:
+        task = self._shown(task_id, owner, alive_at)
         if timeout > 0 and task and task.version <= newer_than:
             await self._sleep(task_id, timeout)
-            task = self._tasks.get(task_id)
+            task = self._shown(task_id, owner, alive_at)
         return task
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
@@ -89,6 +97,12 @@ class MemoryStore:
 
     async def overdue(self, now: datetime, *, limit: int) -> Sequence[Task]:
         return [task for task in self._tasks.values() if _is_late(task, now)][:limit]
+
+    def _shown(self, task_id: str, owner: str | Everyone | None, alive_at: datetime | None) -> Task | None:
+        task = self._tasks.get(task_id)
+        if task is None or (owner is not EVERYONE and task.owner != owner):
+            return None
+        return None if alive_at and task.expires_at and task.expires_at <= alive_at else task
 
     async def _sleep(self, key: Hashable, timeout: float) -> None:
         alarm = self._waiters.arm(key, timeout)

@@ -23,6 +23,7 @@ from coatcheck.lifecycle import (
     Noted,
     Recorded,
     Released,
+    Renewed,
     advance,
 )
 from coatcheck.payload import Payload, encode
@@ -295,6 +296,65 @@ async def get_waits_for_a_newer_version_or_gives_up(store: Store) -> None:
     await store.replace(second)
     assert await asyncio.wait_for(woken, _PATIENCE) == second
     assert await asyncio.wait_for(store.get("a", newer_than=first.version, timeout=60), _PATIENCE) == second
+
+
+@check
+async def get_leaves_out_what_is_of_another_owner(store: Store) -> None:
+    mine, nobodys = await store.insert(a_task("mine")), await store.insert(a_task("nobody's", None))
+    done = await _keep(store, a_task("done"), Claimed("w", _LATER), Completed(1, encode({"x": "y" * 10_000})))
+    for task, others in ((mine, ("bob", None, "")), (nobodys, ("ann", "", "-")), (done, ("bob", None, "+ann"))):
+        assert await store.get(task.id, owner=task.owner) == task
+        assert await store.get(task.id, owner=EVERYONE) == task
+        for other in others:
+            assert await store.get(task.id, owner=other) is None
+    both = await asyncio.gather(*(store.get("mine", owner=owner) for owner in ("ann", "bob", EVERYONE, None)))
+    assert both == [mine, None, mine, None], "also of those who ask at once"
+
+
+@check
+async def get_leaves_out_what_has_expired(store: Store) -> None:
+    end = a_task().expires_at
+    assert end is not None
+    before, after = end - timedelta(microseconds=1), end + timedelta(days=1)
+    beyond, question = end + timedelta(days=9), InputRequested(1, {"k": _QUESTION}, timedelta(days=1))
+    tasks = [
+        await store.insert(a_task("waiting")),
+        await _keep(store, a_task("held"), Claimed("w", _LATER)),
+        await _keep(store, a_task("held for long"), Claimed("w", beyond)),
+        await _keep(store, a_task("late"), Claimed("w", NOW)),
+        await _keep(store, a_task("noted"), Claimed("w", _LATER), Noted(1, "half"), Renewed(1, beyond)),
+        await _keep(store, a_task("released", resumable=True), Claimed("w", _LATER), Released(1)),
+        await _keep(store, a_task("done"), Claimed("w", _LATER), Completed(1, encode({}))),
+    ]
+    asking = await _keep(store, a_task("asking"), Claimed("w", _LATER), question)
+    for task in tasks:
+        assert task.expires_at == end
+        assert await store.get(task.id, owner="ann", alive_at=before) == task
+        assert await store.get(task.id, owner="ann", alive_at=end) is None
+        assert await store.get(task.id, alive_at=after) is None
+        assert await store.get(task.id, owner="ann") == task
+    assert await store.get("asking", alive_at=end) == asking, "its lifetime stands still"
+    endless = msgspec.structs.replace(a_task("endless"), expires_at=None)
+    for task in (
+        await store.insert(endless),
+        await _keep(store, msgspec.structs.replace(endless, id="endless too"), Claimed("w", NOW)),
+    ):
+        assert await store.get(task.id, owner="ann", alive_at=beyond) == task
+
+
+@check
+async def get_waits_for_nothing_it_leaves_out(store: Store) -> None:
+    task = await store.insert(a_task())
+    end = task.expires_at
+    for owner, alive_at in (("bob", None), (None, NOW), ("ann", end), (EVERYONE, end)):
+        waiting = store.get("a", owner=owner, alive_at=alive_at, newer_than=task.version, timeout=60)
+        assert await asyncio.wait_for(waiting, _PATIENCE) is None
+    mine = store.get("a", owner="ann", alive_at=NOW, newer_than=task.version, timeout=60)
+    woken = asyncio.ensure_future(mine)
+    await asyncio.sleep(0)
+    newer = advance(task, Claimed("w", _LATER), NOW)
+    await store.replace(newer)
+    assert await asyncio.wait_for(woken, _PATIENCE) == newer
 
 
 @check

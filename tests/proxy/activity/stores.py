@@ -1,6 +1,7 @@
 """A real store whose writes can be counted, and can be made to fail."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from coatcheck.errors import StoreUnavailable
 from coatcheck.stores.memory import MemoryStore
@@ -27,9 +28,9 @@ class FaultyStore(MemoryStore):
         self._count()
         return await super().delete(task)
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+    async def get(self, task_id: str, **asked: Any) -> Task | None:
         self.reads += 1
-        return await super().get(task_id, newer_than=newer_than, timeout=timeout)
+        return await super().get(task_id, **asked)
 
     def _count(self) -> None:
         if self.writes_left <= 0:

@@ -92,11 +92,13 @@ async def test_p_062_p_053_an_entry_that_leads_nowhere_is_refused(meta: Meta) ->
     assert [server["name"] for server in (await meta.use("list_servers")).said["servers"]] == ["one"]
 
 
-async def test_p_062_callers_of_a_shared_proxy_run_no_commands_on_it(one: Upstream) -> None:
+async def test_p_062_callers_of_a_shared_proxy_change_nothing_for_each_other(one: Upstream) -> None:
     async with proxying([one], is_for_one=False) as place:
         meta = Meta(await place.http())
-        refused = await meta.use("add_server", name="shell", command="true")
-        assert refused.error["code"] == "TOOL_ERR_NOT_ALLOWED"
+        assert not {"add_server", "remove_server"} & set(await meta.talk.tools())
+        refused = await meta.talk.refusal("tools/call", name="remove_server", arguments={"server": "one"})
+        assert refused["code"] == -31403
+        assert (await meta.execute("echo", word="still there")).own == ["still there"]
 
 
 async def test_p_064_a_server_that_is_removed_is_gone_for_everyone(one: Upstream, two: Upstream) -> None:

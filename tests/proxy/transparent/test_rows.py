@@ -130,3 +130,30 @@ async def _stopped(puppet: Puppet) -> None:
         await puppet.until(lambda: puppet.of("notifications/cancelled"))
     else:
         await puppet.until(lambda: [sent for sent in puppet.gone if sent.method == "tools/call"])
+
+
+LARGE = "x" * (1 << 20)
+
+
+async def test_a_call_with_too_much_for_a_row_is_no_task_and_goes_on_as_a_call(
+    hasty: Gateway, puppet: Puppet, file: Path
+) -> None:
+    may_end = add_gate(puppet)
+    async with over_http(hasty, NEWER, capabilities=TASKS) as peer:
+        call = peer.begin("tools/call", {"name": "up__gate", "arguments": {"text": LARGE}})
+        await puppet.until(lambda: puppet.of("tools/call"))
+        quick = await peer.call("up__gate")
+        assert quick["resultType"] == "task", "by the time this one is, the other would be"
+        assert rows(file) == 1
+        may_end.set()
+        async with asyncio.timeout(PATIENCE):
+            answer = await call
+    assert answer["result"]["content"] == text("through")["content"]
+
+
+async def test_a_task_that_is_asked_for_with_too_much_is_refused(gateway: Gateway, file: Path) -> None:
+    async with over_http(gateway, OLDER) as peer:
+        wish = {"name": "up__echo", "arguments": {"word": LARGE}, "task": {}}
+        refused = await peer.error("tools/call", wish)
+        assert (refused["code"], refused["data"]["limit"]) == (-32602, 1 << 20)
+        assert rows(file) == 0

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from coatcheck import KeyRefused, QuotaExceeded, new_key, open_store
-from coatcheck.lifecycle import Recorded, advance
+from coatcheck import Engine, KeyRefused, QuotaExceeded, TaskNotFound, new_key, open_store
+from coatcheck.lifecycle import Cancelled, Recorded, advance
 from coatcheck.store import EVERYONE, Query
 from coatcheck.stores.redis import store as store_module
 from coatcheck.testing.builders import NOW, a_task, an_entry
@@ -139,3 +139,33 @@ async def test_a_key_is_no_longer_missed_once_what_was_sealed_with_it_is_gone(ur
         await store.insert(a_task("b"))
     async with open_store(url, key=new) as store:
         assert await store.get("b") == a_task("b")
+
+
+async def test_of_rows_that_an_older_version_wrote_the_engine_says_whether_they_have_expired(url: str) -> None:
+    async with open_store(url) as store:
+        held = await keep(store, a_task(), CLAIMED)
+        mark = ask(url, "HGET", key(url, "t:a"), "m").decode()
+        before, _, after = mark.partition("@")
+        ask(url, "HSET", key(url, "t:a"), "m", before + after.split(" ", 1)[1])  # it did not say when
+        late = NOW + timedelta(days=1)
+        assert await store.get("a", owner="ann", alive_at=late) == held
+        with pytest.raises(TaskNotFound):
+            await Engine(store, clock=lambda: late).get("a", "ann")
+        released = replace(advance(held, Cancelled(), NOW), version=held.version + 1)
+        assert await store.replace(released)
+        assert await store.get("a", owner="ann", alive_at=late) is None
+        assert await store.get("a", owner="ann", alive_at=NOW) == released
+
+
+async def test_an_older_version_can_go_on_with_what_this_one_wrote(url: str) -> None:
+    """What it does not know stays behind among the tokens, where it says nothing."""
+    async with open_store(url) as store:
+        held = await keep(store, a_task(), CLAIMED)
+        mark = ask(url, "HGET", key(url, "t:a"), "m").decode()
+        version, state, due, *tokens = mark.split(" ")
+        older = f"{int(version) + 1} {state} {due} 9older.1;{' '.join(tokens)}"
+        ask(url, "HSET", key(url, "t:a"), "m", older)
+        newer = advance(replace(held, version=held.version + 1), DONE, NOW)
+        assert await store.get("a", owner="ann", alive_at=NOW) == held
+        assert await store.replace(newer)
+        assert await store.get("a", owner="ann", alive_at=NOW) == newer

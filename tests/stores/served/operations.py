@@ -31,6 +31,8 @@ OPERATIONS: dict[str, Operation] = {
     "insert under a key": lambda store: store.insert(KEYED, quota=10),
     "insert claimed": lambda store: store.insert(replace(HELD, id="new"), quota=10),
     "get": lambda store: store.get("kept"),
+    "get by its owner": lambda store: store.get("kept", owner="ann", alive_at=NOW),
+    "get of another": lambda store: store.get("kept", owner="bob", alive_at=NOW, newer_than=9, timeout=60),
     "get what is new": lambda store: store.get("kept", newer_than=1, timeout=60),
     "replace": lambda store: store.replace(advance(HELD, DONE, NOW)),
     "replace with entries": lambda store: store.replace(NOTED, ENTRIES),

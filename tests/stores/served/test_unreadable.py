@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from coatcheck import open_store
+from coatcheck.errors import StoreUnusable
 from coatcheck.store import EVERYONE, Query
 from coatcheck.testing.builders import NOW, a_task
 from tests.stores.served.helpers import FOREVER, ids, soon, stores, waiting
@@ -49,3 +50,14 @@ async def test_tasks_that_cannot_be_read_are_no_work_to_return_with(
             await other.insert(a_task("b"))
             assert ids(await soon(wait)) == ["b"]
     assert len(caplog.messages) == 1
+
+
+async def test_nothing_is_read_of_a_task_that_is_not_to_be_seen(url: str, insider: Insider) -> None:
+    async with open_store(url) as store:
+        await store.insert(a_task())
+        await insider.spoil("a", "{nonsense")
+        with pytest.raises(StoreUnusable):
+            await store.get("a", owner="ann", alive_at=NOW)
+        for timeout in (0, FOREVER):
+            assert await soon(store.get("a", owner="bob", timeout=timeout)) is None
+            assert await soon(store.get("a", owner="ann", alive_at=NOW + timedelta(hours=1), timeout=timeout)) is None

@@ -15,8 +15,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ToolAnnotations
 
 from coatcheck.client.wire import Json
-from coatcheck.errors import CoatcheckError, InvalidArgument
+from coatcheck.errors import CoatcheckError
 from coatcheck.payload import encode
+from coatcheck.proxy.access.guard import Guard
 from coatcheck.proxy.activity.events import Event
 from coatcheck.proxy.meta.activity import Activity
 from coatcheck.proxy.meta.pending import briefs
@@ -59,15 +60,26 @@ class Caller:
     owner: str | None
     session: Session
     activity: Activity
+    guard: Guard
 
-    def upstream(self, server: str) -> Upstream:
-        try:
-            return self.session.upstream(server)
-        except InvalidArgument as error:
-            raise ToolRefusal(SERVER_NOT_FOUND, str(error)) from error
+    async def upstream(self, server: str) -> Upstream:
+        """Return a server the caller may use.
 
-    def upstreams(self, server: str | None) -> list[Upstream]:
-        return self.session.upstreams() if server is None else [self.upstream(server)]
+        Raises:
+            ToolRefusal: There is none of that name.
+            Forbidden: It is not for this caller.
+        """
+        if server not in self.guard.servers:
+            there_is = ", ".join([upstream.name for upstream in await self.upstreams()]) or "none"
+            raise ToolRefusal(SERVER_NOT_FOUND, f"There is no server {server!r}; there is {there_is}.")
+        await self.guard.admit(server)
+        return self.session.upstream(server)
+
+    async def upstreams(self, server: str | None = None) -> list[Upstream]:
+        """Return all servers the caller may use, or the one."""
+        if server is not None:
+            return [await self.upstream(server)]
+        return [upstream for upstream in self.session.upstreams() if await self.guard.shows(upstream.name)]
 
     def elicitations(self, server: str | None = None, task_id: str | None = None) -> list[Any]:
         """Return what is asked, by a server, or for a task: with all that may be of any."""
@@ -96,7 +108,8 @@ class Counter:
                 "call with a token that says who you are.",
             )
         session = await self.tasking.sessions.of(request)
-        return Caller(request, identity.owner_of(request), session, cast("Activity", session.witness))
+        activity = cast("Activity", session.witness)
+        return Caller(request, identity.owner_of(request), session, activity, self.tasking.guard)
 
     async def awaited(self, caller: Caller, task: Task, seconds: float) -> Task:
         """Return a task once it has ended, or as it is after so many seconds; the caller is told that all is well."""
@@ -140,7 +153,7 @@ class Counter:
             except ToolRefusal as error:
                 raise Verbatim(self.tasking.framed(refused(error), version)) from error
             try:
-                with caller.session.used():
+                with caller.session.used(), caller.guard.refusing(ctx.request_context):
                     answer = _written(await tool(*args, **kwargs))
             except Verbatim:
                 raise

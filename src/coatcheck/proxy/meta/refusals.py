@@ -7,7 +7,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.client.wire import Json
-from coatcheck.dialects.words import EXPIRED, STATE_UNKNOWN, UNREACHABLE
+from coatcheck.dialects.words import EXPIRED, FORBIDDEN, STATE_UNKNOWN, TOO_MANY, UNREACHABLE
 from coatcheck.errors import CannotConnect, CoatcheckError, InvalidArgument, QuotaExceeded, TaskNotFound
 from coatcheck.payload import encode
 from coatcheck.proxy.failures import Unreachable
@@ -23,6 +23,7 @@ TASK_CANCELLED = "TOOL_ERR_TASK_CANCELLED"
 TASK_FAILED = "TOOL_ERR_TASK_FAILED"
 TIMEOUT = "TOOL_ERR_TIMEOUT"
 TOO_MANY_TASKS = "TOOL_ERR_TOO_MANY_TASKS"
+TOO_OFTEN = "TOOL_ERR_TOO_OFTEN"
 REQUEST_NOT_FOUND = "TOOL_ERR_REQUEST_NOT_FOUND"
 TIMER_NOT_FOUND = "TOOL_ERR_TIMER_NOT_FOUND"
 INVALID_ARGUMENT = "TOOL_ERR_INVALID_ARGUMENT"
@@ -70,6 +71,8 @@ def of_mcp_error(error: MCPError) -> ToolRefusal:
         UNREACHABLE: SERVER_UNREACHABLE,
         STATE_UNKNOWN: STATE_UNKNOWN_AFTER_LOSS,
         EXPIRED: TASK_EXPIRED,
+        FORBIDDEN: NOT_ALLOWED,
+        TOO_MANY: TOO_OFTEN,
     }.get(error.code, UPSTREAM_ERROR)
     details = {"jsonrpc_code": error.code}
     if error.error.data is not None:

@@ -54,12 +54,12 @@ class QuickCalls:
         self._clients: dict[bytes, _Client | None] = {}
 
     def knows(self, name: bytes) -> bool:
-        return self._tasking.find(name.decode("latin-1")) is not None
+        return self._tasking.find_free(name.decode("latin-1")) is not None
 
     async def answer(self, name: bytes, params: msgspec.Raw, meta: dict[str, Any]) -> Json | None:
         """Return the result, if it comes at once. If not, the call goes on, and is handed over."""
         given = _read(params)
-        found, client = self._tasking.find(given.name), self._client_of(bytes(given.meta))
+        found, client = self._tasking.find_free(given.name), self._client_of(bytes(given.meta))
         if found is None or client is None or name != given.name.encode():
             return None
         session = self._tasking.sessions.known(client.session)

@@ -133,7 +133,7 @@ class QuickOlderCalls:
 
     async def _call(self, http_session: str, params: _Params) -> RowCall | None:
         """Return a call that can go this way, not begun yet."""
-        found, older = self._tasking.find(params.name), self._tasking.older.get(http_session)
+        found, older = self._tasking.find_free(params.name), self._tasking.older.get(http_session)
         session = self._tasking.sessions.known(older.key) if older else None
         if found is None or session is None:
             return None

@@ -11,14 +11,15 @@ from mcp.server.subscriptions import (
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
-    SubscriptionBus,
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import UNSET, UnsetType
 
 from coatcheck.client.wire import Json
 from coatcheck.dialects.words import METHOD_NOT_FOUND
+from coatcheck.proxy.sessions.news import News
 from coatcheck.server.hook import RequestContext
 from coatcheck.server.waiting.notifications import RawNotification
 from coatcheck.server.waiting.peer import Peer, Unreachable, can_answer
@@ -32,13 +33,15 @@ _UPDATED = "notifications/resources/updated"
 
 
 class Downstream:
-    def __init__(self, bus: SubscriptionBus) -> None:
-        """`bus`: where clients of 2026-07-28 listen."""
-        self._bus = bus
+    def __init__(self, news: News) -> None:
+        """`news`: where clients of 2026-07-28 listen."""
+        self._news = news
+        self._owner: str | UnsetType | None = UNSET
         self._last: RequestContext | None = None
 
-    def seen(self, ctx: RequestContext) -> None:
-        """Remember a client that has a standing connection."""
+    def seen(self, ctx: RequestContext, owner: str | None) -> None:
+        """Remember whose it is; and a client that has a standing connection."""
+        self._owner = owner
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and ctx.session.client_params is not None:
             self._last = ctx
 
@@ -51,10 +54,12 @@ class Downstream:
         """Pass on what a server told of its own accord."""
         if self._last is not None:
             await _send(self._last.session, method, params)
+        elif self._owner is UNSET:
+            return  # nobody has come back since the proxy was started anew
         elif method in _LISTS:
-            await self._bus.publish(_LISTS[method])
+            await self._news.tell(self._owner, _LISTS[method])
         elif method == _UPDATED and params:
-            await self._bus.publish(ResourceUpdated(uri=params["uri"]))
+            await self._news.tell(self._owner, ResourceUpdated(uri=params["uri"]))
 
     async def ask(self, method: str, params: Json) -> Json:
         """Ask what a server asks while it is not being called.

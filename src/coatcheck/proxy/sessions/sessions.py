@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -15,6 +14,7 @@ from coatcheck.payload import canonical, encode
 from coatcheck.proxy.naming import Naming
 from coatcheck.proxy.servers import Servers
 from coatcheck.proxy.sessions.downstream import Downstream
+from coatcheck.proxy.sessions.news import News
 from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.sessions.witness import Witness
 from coatcheck.server.hook import RequestContext
@@ -34,13 +34,13 @@ class Sessions:
         self,
         servers: Servers,
         naming: Naming,
-        bus: SubscriptionBus,
+        news: News,
         owner_of: Callable[[RequestContext], str | None],
         make_witness: MakeWitness | None = None,
         *,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        self._servers, self._naming, self._bus, self._owner_of = servers, naming, bus, owner_of
+        self._servers, self._naming, self._news, self._owner_of = servers, naming, news, owner_of
         self._make_witness, self._idle_seconds = make_witness, idle_seconds
         self._sessions: dict[str, Session] = {}
         self._making = asyncio.Lock()
@@ -58,7 +58,7 @@ class Sessions:
         is_shared = owner is None and ctx.request is not None and not is_older
         key = session_key(owner, declared, is_older=is_older)
         session = await self.get(key, declared, is_shared=is_shared, is_older=is_older)
-        session.downstream.seen(ctx)
+        session.downstream.seen(ctx, owner)
         return session
 
     def known(self, key: str) -> Session | None:
@@ -91,7 +91,7 @@ class Sessions:
             declared = {**_EVERYTHING, **declared}  # what the client cannot be asked, its model answers with a tool
             witness = await self._make_witness(key)
             is_older = True  # and can be asked in the middle of a call, as older servers do
-        downstream = Downstream(self._bus)
+        downstream = Downstream(self._news)
         session = Session(
             key,
             declared,

@@ -20,7 +20,7 @@ from mcp_types import methods as wire_methods
 
 from coatcheck.client.wire import Params
 from coatcheck.dialects import v2025, v2026
-from coatcheck.errors import CoatcheckError, QuotaExceeded
+from coatcheck.errors import CoatcheckError, QuotaExceeded, TooLarge
 from coatcheck.proxy.quick.handover import take_over
 from coatcheck.proxy.tasking import Incoming, Tasking
 from coatcheck.proxy.upstreams.upstream import Upstream
@@ -54,6 +54,7 @@ class Calls:
             return await call_next(ctx)
         wire_methods.validate_client_request("tools/call", ctx.protocol_version, ctx.params)
         params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
+        await self._tasking.admit(ctx, *found, params.arguments or {})
         incoming = Incoming(ctx, params, await self._tasking.sessions.of(ctx), *found)
         self._tasking.met(ctx, incoming.session)
         with incoming.session.used():
@@ -90,7 +91,7 @@ class Calls:
                     return v2026.plain(v2026.write_created(await promote()))
                 left = max(patience - (loop.time() - began), _LEAST_SECONDS)
                 return await self._held(incoming, lambda live: promote(is_held=True, made=live.attach), left)
-            except QuotaExceeded:  # then it is a plain call, however long it takes
+            except (QuotaExceeded, TooLarge):  # then it is a plain call, however long it takes
                 return self._tasking.framed(await call.result(), incoming.ctx.protocol_version)
 
     async def _as_task(self, incoming: Incoming, caller: Caller) -> HandlerResult:

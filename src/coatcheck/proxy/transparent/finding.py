@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.errors import CoatcheckError
-from coatcheck.proxy.sessions.session import Session
 from coatcheck.proxy.upstreams.catalog import Kind
 from coatcheck.proxy.upstreams.upstream import Upstream
 
 _EXPRESSION = re.compile(r"\{[^}]*\}")
 
 
-async def find_resource(session: Session, uri: str) -> tuple[str, str] | None:
+async def find_resource(upstreams: Iterable[Upstream], uri: str) -> tuple[str, str] | None:
     """Return the server that lists a resource, or has a template it fits; failing that, the only one with resources."""
     having: list[str] = []
     fitting: list[str] = []
-    for upstream in session.upstreams():
+    for upstream in upstreams:
         try:
             if any(item.get("uri") == uri for item in await upstream.items(Kind.RESOURCES)):
                 return upstream.name, uri

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
@@ -15,8 +16,9 @@ from mcp_types import methods as wire_methods
 from pydantic import ValidationError
 
 from coatcheck.client.wire import Json
-from coatcheck.dialects.words import INVALID_PARAMS
+from coatcheck.dialects.words import FORBIDDEN, INVALID_PARAMS
 from coatcheck.errors import CoatcheckError
+from coatcheck.proxy.access.guard import Guard
 from coatcheck.proxy.diagrams import DIAGRAMS_URI, read_diagrams
 from coatcheck.proxy.failures import as_mcp_error
 from coatcheck.proxy.framing import neutral
@@ -40,10 +42,12 @@ _CACHEABLE = {"tools/list", "prompts/list", "resources/list", "resources/templat
 
 
 class Requests:
-    def __init__(self, sessions: Sessions, servers: Servers, naming: Naming, info: Callable[[], Json]) -> None:
+    def __init__(
+        self, sessions: Sessions, servers: Servers, naming: Naming, guard: Guard, info: Callable[[], Json]
+    ) -> None:
         """`info`: what the proxy says of itself."""
         self._sessions, self._servers, self._naming, self._info = sessions, servers, naming, info
-        self._lists = Lists(naming)
+        self._guard, self._lists = guard, Lists(naming, guard)
 
     def steps(self) -> dict[str, Step]:
         serve: dict[str, Serve] = {
@@ -66,7 +70,8 @@ class Requests:
         session = await self._sessions.of(ctx)
         with session.used():
             tools = _fitting(ctx, "tools", await self._lists.tools(session))
-        return {**own, "tools": [*own["tools"], *self._framed(ctx, {"tools": tools})["tools"]]}
+        cache = {"cacheScope": "private"} if "cacheScope" in own and self._guard.hides else {}
+        return {**own, "tools": [*own["tools"], *self._framed(ctx, {"tools": tools})["tools"]], **cache}
 
     def _step(self, serve: Serve) -> Step:
         async def step(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
@@ -76,7 +81,7 @@ class Requests:
                 return await call_next(ctx)  # which refuses what this generation does not have
             try:
                 session = await self._sessions.of(ctx)
-                with session.used():
+                with session.used(), self._guard.refusing(ctx):
                     result = await serve(session, dict(ctx.params or {}))
                 if word := _LISTS.get(ctx.method):
                     result = {word: _fitting(ctx, word, result[word])}
@@ -107,6 +112,7 @@ class Requests:
         if found is None:
             raise MCPError(INVALID_PARAMS, f"Unknown prompt: {params['name']}")
         server, name = found
+        await self._guard.admit(server, "prompt", params["name"])
         return await _passed(session, server, "prompts/get", {**params, "name": name}, name)
 
     # Resources
@@ -147,29 +153,41 @@ class Requests:
         await upstream.listening.unsubscribe(await upstream.connect(), own_uri, who)
 
     @asynccontextmanager
-    async def subscribed(self, ctx: RequestContext) -> AsyncGenerator[None]:
-        """Have servers tell of the resources that a stream of 2026-07-28 is to carry, as long as it is open."""
+    async def subscribed(self, ctx: RequestContext) -> AsyncGenerator[RequestContext]:
+        """Have servers tell of the resources that a stream of 2026-07-28 is to carry, as long as it is open.
+
+        Yields the request without those its caller may not read.
+        """
+        if ctx.protocol_version not in MODERN:
+            yield ctx
+            return
         wanted: Any = (ctx.params or {}).get("notifications")
         uris: Any = cast("Json", wanted).get("resourceSubscriptions") if isinstance(wanted, dict) else None
-        if ctx.protocol_version not in MODERN or not isinstance(uris, list):
-            yield
-            return
         session = await self._sessions.of(ctx)
-        taken, stream = list[str](), object()
-        for uri in cast("list[Any]", uris):
-            with suppress(MCPError, CoatcheckError):  # it may be there later
-                await self._subscribed(session, uri, stream)
+        taken, hidden, stream = list[str](), set[str](), object()
+        for uri in (
+            [each for each in cast("list[Any]", uris) if isinstance(each, str)] if isinstance(uris, list) else ()
+        ):
+            try:
+                with self._guard.refusing(ctx):
+                    await self._subscribed(session, uri, stream)
                 taken.append(uri)
+            except (MCPError, CoatcheckError) as error:  # it may be there later
+                if isinstance(error, MCPError) and error.code == FORBIDDEN:
+                    hidden.add(uri)
         try:
             with session.used():
-                yield
+                yield _without(ctx, hidden) if hidden else ctx
         finally:
             for uri in taken:
                 session.run(self._unsubscribed(session, uri, stream))
 
     async def _found(self, session: Session, uri: str) -> tuple[str, str]:
         """Return the server of a resource and its own URI: also of one that comes without a prefix, from a result."""
-        found = self._naming.find_uri(uri, self._servers) or await find_resource(session, uri)
+        found = self._naming.find_uri(uri, self._servers)
+        if found:
+            await self._guard.admit(found[0], "resource", uri)
+        found = found or await find_resource(await self._lists.servers(session), uri)
         if found is None:
             raise MCPError(_RESOURCE_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
         return found
@@ -182,20 +200,34 @@ class Requests:
             found = self._naming.find(ref["name"], self._servers)
             asked = {**ref, "name": found[1]} if found else ref
         else:
-            found = self._naming.find_uri(ref["uri"], self._servers) or await find_resource(session, ref["uri"])
+            found = self._naming.find_uri(ref["uri"], self._servers)
+            found = found or await find_resource(await self._lists.servers(session), ref["uri"])
             asked = {**ref, "uri": found[1]} if found else ref
         if found is None:
             raise MCPError(INVALID_PARAMS, "There is nothing of that name to complete")
+        kind = "prompt" if ref.get("type") == "ref/prompt" else "resource"
+        await self._guard.admit(found[0], kind, ref.get("name") or ref.get("uri"))
         name = asked.get("name") or asked.get("uri")
         return await _passed(session, found[0], "completion/complete", {**params, "ref": asked}, name)
 
     async def _set_level(self, session: Session, params: Json) -> Json:
         """Have all servers log at a level, if they log at all, and know how to be told."""
         await asyncio.gather(
-            *(upstream.request("logging/setLevel", {"level": params["level"]}) for upstream in session.upstreams()),
+            *(
+                upstream.request("logging/setLevel", {"level": params["level"]})
+                for upstream in await self._lists.servers(session)
+            ),
             return_exceptions=True,
         )
         return {}
+
+
+def _without(ctx: RequestContext, uris: Collection[str]) -> RequestContext:
+    """Return a request to listen without some of the resources it asks for."""
+    params: Json = dict(ctx.params or {})
+    wanted: Json = params["notifications"]
+    kept = [uri for uri in wanted["resourceSubscriptions"] if uri not in uris]
+    return replace(ctx, params={**params, "notifications": {**wanted, "resourceSubscriptions": kept}})
 
 
 def _fitting(ctx: RequestContext, word: str, items: list[Json]) -> list[Json]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.uri_template import UriTemplate
 
 from coatcheck.errors import Forbidden
-from coatcheck.server.access.principal import NOBODY, ROLES, Principal, current_principal
+from coatcheck.server.access.principal import ROLES, Principal, current_principal
 from coatcheck.server.access.rules import Arguments, Authority, Rule, rule_of
 
-Kind = Literal["tool", "resource", "prompt"]
+Kind = Literal["tool", "resource", "prompt", "server"]
+"""What may be used. A server, as a whole, is one behind a proxy."""
 Validate = Callable[[dict[str, Any]], dict[str, Any]]
 _template = lru_cache(maxsize=1024)(UriTemplate.parse)
 
@@ -25,22 +26,24 @@ class Authorities:
         """`default` is for what has no rule of its own, `roles` the claim in which tokens list them."""
         self._default, self._roles = None if default is None else rule_of(default), roles
         self._rules: dict[tuple[Kind, str], Rule] = {}
-        self._validators: dict[str, Validate] = {}
+        self._validators: dict[tuple[Kind, str], Callable[[], Validate]] = {}
         self.open: set[str] = set()
         """Tools that are for everybody, whatever the default: each looks after itself."""
 
     def __bool__(self) -> bool:
         return bool(self._rules) or self._default is not None
 
-    def set(self, kind: Kind, name: str, authority: Authority, validate: Validate | None = None) -> None:
-        """Give a component its rule. `validate`: what makes a tool's arguments of those that were sent."""
+    def set(self, kind: Kind, name: str, authority: Authority) -> None:
+        """Give a component its rule."""
         self._rules[kind, name] = rule_of(authority)
-        if validate:
-            self._validators[name] = validate
+
+    def know(self, kind: Kind, name: str, validator: Callable[[], Validate]) -> None:
+        """Remember what makes the arguments a component gets of those that are sent, should a rule look at them."""
+        self._validators.setdefault((kind, name), cache(validator))  # of two with one name, the first stays
 
     def remove(self, kind: Kind, name: str) -> None:
         self._rules.pop((kind, name), None)
-        self._validators.pop(name, None)
+        self._validators.pop((kind, name), None)
 
     def own_rule(self, kind: Kind, name: str) -> Rule | None:
         return self._rules.get((kind, name))
@@ -51,7 +54,7 @@ class Authorities:
 
     def caller(self) -> Principal:
         """Return who sent the request that is being served."""
-        return current_principal(self._roles) if self else NOBODY
+        return current_principal(self._roles)
 
     async def check_tool(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Let a call pass, or not.
@@ -60,32 +63,48 @@ class Authorities:
             Forbidden: The caller may not make this call.
         """
         if rule := self.rule("tool", name):
-            await self._check(rule, "tool", name, lambda: self._validated(name, arguments))
+            await self.check(rule, "tool", name, lambda: self._validated("tool", name, arguments))
 
     async def check_prompt(self, name: str, arguments: Mapping[str, Any] | None) -> None:
         """The same of a prompt. `arguments` None: it is only asked about."""
+        given = arguments
         if rule := self.rule("prompt", name):
-            await self._check(rule, "prompt", name, lambda: arguments)
+            await self.check(
+                rule, "prompt", name, lambda: None if given is None else self._validated("prompt", name, given)
+            )
 
     async def check_resource(self, server: MCPServer[Any], uri: str) -> None:
         """The same of a resource: its rule is that of its own URI, or of the template that makes it."""
-        if self._default is None and not any(kind == "resource" for kind, _ in self._rules):
+        if not self._may_concern(uri):
             return
         name, parameters = await resolve(server, uri)
         if rule := self.rule("resource", name):
-            await self._check(rule, "resource", uri, lambda: {**parameters, "uri": uri})
+            await self.check(rule, "resource", uri, lambda: self._found_in(uri, name, parameters))
 
-    async def check_template(self, name: str) -> None:
-        """The same of a template, or a URI, that is only asked about."""
+    async def check_template(self, server: MCPServer[Any], name: str) -> None:
+        """The same of a template, or of a URI, that is only asked about."""
+        if self.own_rule("resource", name) is None and self._may_concern(name):
+            name, _ = await resolve(server, name)
         if rule := self.rule("resource", name):
-            await self._check(rule, "resource", name, lambda: None)
+            await self.check(rule, "resource", name, lambda: None)
+
+    def _may_concern(self, uri: str) -> bool:
+        """Whether a rule may be about a URI; to find out more takes a look at all resources."""
+        if self._default is not None or ("resource", uri) in self._rules:
+            return True
+        return any(kind == "resource" and _template(name).match(uri) is not None for kind, name in self._rules)
 
     async def shown(self, kind: Kind, name: str) -> bool:
         """Whether the caller is to know of a component: there is something it may do with it."""
         rule = self.rule(kind, name)
         return rule is None or await rule.allows(self.caller(), None)
 
-    async def _check(self, rule: Rule, kind: Kind, name: str, arguments: Callable[[], Arguments | None]) -> None:
+    async def check(self, rule: Rule, kind: Kind, name: str, arguments: Callable[[], Arguments | None]) -> None:
+        """Let what a rule is about pass, or not. `arguments`: what it is called with; None: it is only asked about.
+
+        Raises:
+            Forbidden: The rule does not allow it.
+        """
         who = self.caller()
         is_allowed = await rule.allows(who, None)
         if is_allowed and rule.depends_on_arguments and (given := arguments()) is not None:
@@ -93,15 +112,19 @@ class Authorities:
         if not is_allowed:
             raise Forbidden(kind, name)
 
-    def _validated(self, name: str, arguments: Mapping[str, Any]) -> Arguments | None:
-        """Return the arguments as the tool would get them; None: it would not, as the SDK is about to say."""
-        validate = self._validators.get(name)
-        if validate is None:
+    def _validated(self, kind: Kind, name: str, arguments: Mapping[str, Any]) -> Arguments | None:
+        """Return the arguments as the component would get them; None: it would not, as the SDK is about to say."""
+        validator = self._validators.get((kind, name))
+        if validator is None:
             return arguments
         try:
-            return validate(dict(arguments))
+            return validator()(dict(arguments))
         except Exception:  # the author's own validators may raise anything
             return None
+
+    def _found_in(self, uri: str, name: str, parameters: Mapping[str, Any]) -> Arguments | None:
+        given = self._validated("resource", name, parameters)
+        return None if given is None else {**given, "uri": uri}
 
 
 async def resolve(server: MCPServer[Any], uri: str) -> tuple[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
+from mcp.shared.exceptions import MCPError
 
 from coatcheck.errors import Forbidden, TooOften
 from coatcheck.server.access.authorities import Authorities, Kind, only_shown
@@ -48,7 +49,7 @@ class Gate:
         """
         if self.is_open:
             return
-        with self._refusing(ctx, tool=tool):
+        with self.refusing(ctx, tool=tool):
             await self.authorities.check_tool(tool, arguments)
             self.rates.check(tool, self._runtime.running.identity.owner_of(ctx))
 
@@ -69,14 +70,14 @@ class Gate:
         uris: Any = cast("Json", wanted).get("resourceSubscriptions") if isinstance(wanted, dict) else None
         if not self.authorities or not isinstance(uris, list):
             return ctx
-        kept = [uri for uri in cast("list[Any]", uris) if not isinstance(uri, str) or await self._may_read(uri)]
+        kept = [uri for uri in cast("list[Any]", uris) if not isinstance(uri, str) or await self._may_read(ctx, uri)]
         narrowed: Json = {**cast("Json", wanted), "resourceSubscriptions": kept}
         return replace(ctx, params={**(ctx.params or {}), "notifications": narrowed})
 
-    async def _may_read(self, uri: str) -> bool:
+    async def _may_read(self, ctx: RequestContext, uri: str) -> bool:
         try:
-            await self.authorities.check_resource(self._runtime.running.server, uri)
-        except Forbidden:
+            await self._checked_uri(ctx, uri)
+        except MCPError:
             return False
         return True
 
@@ -110,7 +111,7 @@ class Gate:
             case {"type": "ref/prompt", "name": str() as name}:
                 await self._checked(ctx, "prompt", name, self.authorities.check_prompt(name, None))
             case {"type": "ref/resource", "uri": str() as uri}:
-                await self._checked(ctx, "resource", uri, self.authorities.check_template(uri))
+                await self._checked_template(ctx, uri)
             case _:
                 pass
         return await call_next(ctx)
@@ -120,16 +121,23 @@ class Gate:
             server = self._runtime.running.server
             await self._checked(ctx, "resource", uri, self.authorities.check_resource(server, uri))
 
+    async def _checked_template(self, ctx: RequestContext, uri: str) -> None:
+        if self.authorities:
+            server = self._runtime.running.server
+            await self._checked(ctx, "resource", uri, self.authorities.check_template(server, uri))
+
     async def _checked(self, ctx: RequestContext, kind: Kind, name: str, check: Awaitable[None]) -> None:
-        with self._refusing(ctx, **{kind: name}):
+        with self.refusing(ctx, **{kind: name}):
             await check
 
     @contextmanager
-    def _refusing(self, ctx: RequestContext, **what: str) -> Generator[None]:
+    def refusing(self, ctx: RequestContext, **what: str) -> Generator[None]:
         """Write down what is refused meanwhile, and turn it into the error the caller gets."""
         try:
             yield
         except (Forbidden, TooOften) as error:
+            if isinstance(error, Forbidden):
+                what = {error.kind: error.name, **what}
             running = self._runtime.running
             reason = "too often" if isinstance(error, TooOften) else "not allowed"
             running.desk.audit.denied(running.identity.owner_of(ctx), ctx.method, reason, **what)

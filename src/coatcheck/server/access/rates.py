@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -50,6 +50,8 @@ class Rate:
 
 
 RateWish = Rate | Sequence[Rate]
+Limited = tuple[Hashable, str, Sequence[Rate]]
+"""Something with rates: a key of its own, what it is called towards callers, and the rates."""
 
 
 def rates_of(wish: RateWish | None) -> tuple[Rate, ...]:
@@ -63,25 +65,25 @@ class Rates:
 
     def __init__(self, rates: RateWish | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.all, self._of_tools = rates_of(rates), dict[str, tuple[Rate, ...]]()
-        self._groups = dict[str, tuple[Hashable, tuple[Rate, ...]]]()
+        self._shared = dict[str, Limited]()
         self._buckets = Buckets(clock)
 
     def __bool__(self) -> bool:
-        return bool(self.all or self._of_tools or self._groups)
+        return bool(self.all or self._of_tools or self._shared)
 
     def set(self, tool: str, rates: RateWish) -> None:
         self._of_tools[tool] = rates_of(rates)
 
-    def share(self, tool: str, group: Hashable, rates: Sequence[Rate]) -> None:
-        """Give a tool rates that all of a group have together."""
-        self._groups[tool] = (group, tuple(rates))
+    def share(self, tool: str, group: str, rates: Sequence[Rate]) -> None:
+        """Hold a tool to rates that all of a group have together."""
+        self._shared[tool] = (group, f"The tools of {group}", tuple(rates))
 
     def of(self, tool: str) -> tuple[Rate, ...]:
         return self._of_tools.get(tool, ())
 
     def remove(self, tool: str) -> None:
         self._of_tools.pop(tool, None)
-        self._groups.pop(tool, None)
+        self._shared.pop(tool, None)
 
     def check(self, tool: str, owner: str | None) -> None:
         """Count one call.
@@ -89,14 +91,26 @@ class Rates:
         Raises:
             TooOften: It was one too many, and was not counted.
         """
+        self.take(self.limits(tool), owner)
+
+    def limits(self, tool: str) -> Sequence[Limited]:
+        """Return what a call of a tool counts towards."""
+        ours = (None, "The tools of this server", self.all), (tool, f"Tool {tool!r}", self.of(tool))
+        return (*ours, self._shared[tool]) if tool in self._shared else ours
+
+    def take(self, limited: Iterable[Limited], owner: str | None) -> None:
+        """Count one use of each of these, or of none.
+
+        Raises:
+            TooOften: It was one too many, and was not counted.
+        """
         wanted: dict[Hashable, tuple[float, float]] = {}
         said: dict[Hashable, tuple[str, Rate]] = {}
-        shared = (self._groups[tool],) if tool in self._groups else ()
-        for whose, rates in ((None, self.all), *shared, (tool, self.of(tool))):
+        for whose, what, rates in limited:
             for number, rate in enumerate(rates):
                 key = (whose, number, rate.of, owner if rate.of == "caller" else None)
                 wanted[key] = rate.bucket
-                said[key] = (f"Tool {tool!r}" if whose == tool else "The tools of this server", rate)
+                said[key] = (what, rate)
         if refused := self._buckets.take(wanted):
             key, wait = refused
             what, rate = said[key]

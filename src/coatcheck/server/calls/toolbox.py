@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.mcpserver.tools import Tool as SDKTool
 from mcp.shared.inbound import X_MCP_HEADER_KEY
+from pydantic.fields import FieldInfo
 
 from coatcheck.context import TaskContext
 from coatcheck.errors import InvalidArgument
@@ -29,7 +31,22 @@ class SimpleTool:
 
 def validator(function: Callable[..., Any], name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return what makes the arguments a tool gets of those that are sent."""
-    return SDKTool.from_function(function, name).fn_metadata.validate_arguments
+    return SDKTool.from_function(function, name, structured_output=False).fn_metadata.validate_arguments
+
+
+def completer(function: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what adds to the arguments of a prompt or a template those that are left out, by their defaults."""
+    defaults = {
+        name: _default(parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    return lambda given: {**defaults, **given}
+
+
+def _default(said: Any) -> Any:
+    is_described = isinstance(said, FieldInfo) and not said.is_required()
+    return said.get_default(call_default_factory=True, validated_data={}) if is_described else said
 
 
 class Toolbox:

@@ -11,7 +11,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.dialects.words import INVALID_PARAMS, lifetime
-from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidAnswer, TaskNotFound
+from coatcheck.errors import AlreadyFinished, CoatcheckError, InvalidAnswer, TaskNotFound, TooLarge
 from coatcheck.server.access.desk import Desk
 from coatcheck.server.waiting.client_tasks import ClientTasks
 from coatcheck.server.waiting.errands import Errands
@@ -176,7 +176,7 @@ class Relay:
                     return
                 try:
                     await desk.answer(task.id, task.owner, {key: answer}, is_final=True)
-                except InvalidAnswer as error:
+                except (InvalidAnswer, TooLarge) as error:
                     await self._fail(task, key, MCPError(INVALID_PARAMS, str(error)))
         except CoatcheckError as error:
             logger.error("Cannot keep an answer to task %s: %s", task.id, error)

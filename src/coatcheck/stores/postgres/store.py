@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from coatcheck.errors import InvalidArgument
-from coatcheck.store import Query
+from coatcheck.store import EVERYONE, Everyone, Query
 from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import BEGINNING, microseconds
 from coatcheck.stores.postgres.batches import Batches, QuickBatches
 from coatcheck.stores.postgres.connections import Connections
 from coatcheck.stores.postgres.gets import UNCHANGED, Get, Gets
@@ -71,19 +72,29 @@ class PostgresStore:
             raise InvalidArgument("PostgreSQL can keep no text with NUL characters or lone surrogates; leave them out.")
         return await self._inserts.submit(an_insert(task, quota, self._codec))
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+    async def get(
+        self,
+        task_id: str,
+        *,
+        owner: str | Everyone | None = EVERYONE,
+        alive_at: datetime | None = None,
+        newer_than: int = 0,
+        timeout: float = 0,
+    ) -> Task | None:
         if not is_storable(task_id):
             return None
+        scope = None if owner is EVERYONE else number_of(owner)
+        shown = task_id, scope, BEGINNING if alive_at is None else microseconds(alive_at)
         newer_than = min(newer_than, LARGEST)
         while timeout > 0:
             with self._watch.for_task(task_id, newer_than, timeout) as alarm:
                 await self._watch.ear.attend()
-                found = await self._gets.submit(Get(task_id, newer_than))
+                found = await self._gets.submit(Get(*shown, newer_than))
                 if found is not UNCHANGED:
                     return found
                 await alarm
             timeout = alarm.seconds_left()  # somebody else's ring may sound like ours
-        return await self._gets.submit(Get(task_id))
+        return await self._gets.submit(Get(*shown))
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
         if not is_storable(task.id):

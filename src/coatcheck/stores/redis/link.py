@@ -18,7 +18,7 @@ from coatcheck.errors import StoreError, StoreUnavailable
 from coatcheck.stores.redis.address import Address
 from coatcheck.stores.redis.connection import Command, Connection, connect, packed
 from coatcheck.stores.redis.refusals import Moved, NotHere, NotNow, is_unknown_script, meaning
-from coatcheck.stores.redis.scripts import in_full
+from coatcheck.stores.redis.scripts import GET, in_full
 
 _PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
@@ -42,7 +42,7 @@ class Request:
     ) -> None:
         self.command, self.raw, self.on_reply = command, packed(command), on_reply
         self.reply, self.since = reply, since
-        self.is_light = command[0] == "HMGET"
+        self.is_light = command[0] == "HMGET" or command[1:2] == (GET.digest,)
         self.is_repeated = False
         """It was sent before, and may have been carried out."""
 

@@ -37,6 +37,7 @@ class Rows:
             key_of(task),
             _lifetime(task),
             task.entries,
+            _expiry(task),
             self._codec.dump(task),
             *(self._codec.dump_entry(entry, task, number) for number, entry in enumerate(entries, start=first)),
         ]
@@ -75,6 +76,13 @@ def _due(task: Task) -> Word:
     """Return when the lease or the lifetime runs out, whichever is first."""
     moments = [moment for moment in (task.expires_at, task.lease and task.lease.until) if moment]
     return microseconds(min(moments)) if moments else ""
+
+
+def _expiry(task: Task) -> Word:
+    """Return when the lifetime runs out, where what is due next may be the end of a lease instead."""
+    if task.lease is None:
+        return ""
+    return f"@{microseconds(task.expires_at)} " if task.expires_at else "@ "
 
 
 def _lifetime(task: Task) -> Word:

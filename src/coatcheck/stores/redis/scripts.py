@@ -12,8 +12,8 @@ _FOLDER = resources.files(__package__ or "") / "lua"
 
 
 class Script:
-    def __init__(self, *names: str) -> None:
-        self.source = "\n".join((_FOLDER / f"{name}.lua").read_text("utf-8") for name in ("common", *names))
+    def __init__(self, *names: str, begins: str = "common") -> None:
+        self.source = "\n".join((_FOLDER / f"{name}.lua").read_text("utf-8") for name in (begins, *names))
         self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -21,14 +21,16 @@ OPEN: Final = Script("open")
 INSERT: Final = Script("row", "insert", "index", "call")
 REPLACE: Final = Script("row", "replace", "index", "tell", "call")
 DELETE: Final = Script("delete", "tell", "call")
-WATCH: Final = Script("reading", "watch")
+GET: Final = Script("get", begins="shown")
+WATCH: Final = Script("watch", begins="shown")
 WAITING: Final = Script("reading", "waiting")
 PASS_ON: Final = Script("pass_on", "call")
 LIST: Final = Script("reading", "list")
 JOURNAL: Final = Script("journal")
 OVERDUE: Final = Script("reading", "overdue")
 _ALL = {
-    script.digest: script for script in (OPEN, INSERT, REPLACE, DELETE, WATCH, WAITING, PASS_ON, LIST, JOURNAL, OVERDUE)
+    script.digest: script
+    for script in (OPEN, INSERT, REPLACE, DELETE, GET, WATCH, WAITING, PASS_ON, LIST, JOURNAL, OVERDUE)
 }
 LOADING: Final[tuple[Command, ...]] = tuple(("SCRIPT", "LOAD", script.source) for script in _ALL.values())
 """What makes a server know them all."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coatcheck.errors import InvalidArgument, QuotaExceeded
-from coatcheck.store import EVERYONE, Query
+from coatcheck.store import EVERYONE, Everyone, Query
 from coatcheck.stores.codec import Codec
 from coatcheck.stores.columns import microseconds
 from coatcheck.stores.readable import Readable
@@ -31,7 +31,7 @@ _SAFETY_SECONDS = 30.0
 _WORK_SAFETY_SECONDS = 5.0
 """Should a hint ever be lost, nobody sleeps longer than this on what has been written."""
 
-_UNCHANGED: Sequence[Any] = ()
+_UNCHANGED = object()
 
 
 class RedisStore:
@@ -99,24 +99,40 @@ class RedisStore:
 
     # Reading
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
-        kept: Sequence[Any] | None = _UNCHANGED
+    async def get(
+        self,
+        task_id: str,
+        *,
+        owner: str | Everyone | None = EVERYONE,
+        alive_at: datetime | None = None,
+        newer_than: int = 0,
+        timeout: float = 0,
+    ) -> Task | None:
+        scope = b"" if owner is EVERYONE else scope_of(owner)
+        # One key is named, and no other is touched: wherever that is, it is read.
+        words = 1, self._key(task_id), scope, "" if alive_at is None else microseconds(alive_at)
+        kept: Any = _UNCHANGED
         if timeout > 0:
-            kept = await self._news(task_id, newer_than, timeout)
+            kept = await self._news(task_id, words, newer_than, timeout)
         if kept is _UNCHANGED:
-            kept = await self._link.send("HMGET", self._key(task_id), "o", "b").reply
-        return None if kept is None or kept[1] is None else self._codec.load(kept[1], task_id, owner_of(kept[0]))
+            is_plain = not scope and alive_at is None
+            command = ("HMGET", words[1], "o", "b") if is_plain else ("EVALSHA", scripts.GET.digest, *words)
+            kept = await self._link.send(*command).reply
+        if kept and not scope:
+            scope, kept = kept
+        return None if kept is None else self._codec.load(kept, task_id, owner_of(scope))
 
-    async def _news(self, task_id: str, newer_than: int, timeout: float) -> Sequence[Any] | None:
-        """Wait until there is something newer, or nothing at all; return owner and row."""
+    async def _news(self, task_id: str, words: Sequence[Word], newer_than: int, timeout: float) -> Any:
+        """Wait until there is something newer, or nothing at all; return what the script does."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
+        command = ("EVALSHA", scripts.WATCH.digest, *words, newer_than, self._name)
         while (left := deadline - loop.time()) > 0:
             await self._ears.open(left)
             with self._armed(task_id, min(deadline - loop.time(), _SAFETY_SECONDS)) as alarm:
-                reply = await self._run(scripts.WATCH, raw(task_id), newer_than, task_id=task_id).reply
+                reply = await self._link.send(*command).reply
                 if reply != 0:
-                    return None if reply is None else reply[1:]
+                    return reply
                 await alarm
         return _UNCHANGED
 

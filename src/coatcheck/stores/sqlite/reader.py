@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coatcheck.errors import KeyRefused, StoreError
-from coatcheck.store import EVERYONE, Query
+from coatcheck.store import EVERYONE, Everyone, Query
 from coatcheck.stores.codec import Codec
 from coatcheck.stores.columns import microseconds
 from coatcheck.stores.sqlite.file import connect, explain
@@ -35,6 +35,10 @@ _KEY_IDS = (  # hops from one id to the next, where `distinct` would read the wh
     " select (select min(sealed_by) from {0} where sealed_by > x) from k where x is not null)"
     " select x from k where x is not null"
 )
+_ALIVE = "from task where number = ? and id = ? and (expires_at > ? or expires_at is null)"
+_TASK, _VERSION = f"select owner, body {_ALIVE}", f"select version {_ALIVE}"
+_AND_OWNER = " and owner is ?"
+_TASK_OF, _VERSION_OF = _TASK + _AND_OWNER, _VERSION + _AND_OWNER
 _WAITING_TOOLS = (
     "with recursive k(x) as (select min(tool) from task where state = 0 union all"
     " select (select min(tool) from task where state = 0 and tool > x) from k where x is not null)"
@@ -66,13 +70,13 @@ class Reader:
                 self._cursor.execute("commit")
         self._reads = 0
 
-    def task(self, task_id: str) -> Task | None:
-        rows = self._rows("select owner, body from task where number = ? and id = ?", (number_of(task_id), task_id))
+    def task(self, task_id: str, owner: str | Everyone | None, alive_at: int) -> Task | None:
+        rows = self._one(_TASK, _TASK_OF, task_id, owner, alive_at)
         return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
 
-    def version(self, task_id: str) -> float:
-        """Return the kept version without reading the rest; what is gone is newer than anything."""
-        rows = self._rows("select version from task where number = ? and id = ?", (number_of(task_id), task_id))
+    def version(self, task_id: str, owner: str | Everyone | None, alive_at: int) -> float:
+        """Return the kept version without reading the rest; what is not there is newer than anything."""
+        rows = self._one(_VERSION, _VERSION_OF, task_id, owner, alive_at)
         return rows[0][0] if rows else math.inf
 
     def list(self, query: Query) -> Sequence[Task]:
@@ -167,6 +171,12 @@ class Reader:
                 self._unreadable.add(task_id)
                 logger.error("Task %s is passed over: %s", task_id, error)
             return None
+
+    def _one(self, of_all: str, of_owner: str, task_id: str, owner: str | Everyone | None, alive_at: int) -> list[_Row]:
+        """Read of a row that may be seen; of another, SQLite looks at what comes before its body only."""
+        if owner is EVERYONE:
+            return self._rows(of_all, (number_of(task_id), task_id, alive_at))
+        return self._rows(of_owner, (number_of(task_id), task_id, alive_at, owner))
 
     def _rows(self, statement: str, values: Sequence[object]) -> list[_Row]:
         try:

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from coatcheck.errors import StoreUnavailable
-from coatcheck.store import Query
+from coatcheck.store import EVERYONE, Everyone, Query
 from coatcheck.stores.codec import Codec
+from coatcheck.stores.columns import BEGINNING, microseconds
 from coatcheck.stores.sqlite.bell import Bell
 from coatcheck.stores.sqlite.file import opened
 from coatcheck.stores.sqlite.operations import WORK, Operations, key_of
@@ -58,17 +59,26 @@ class SQLiteStore:
     async def insert(self, task: Task, *, quota: int | None = None) -> Task:
         return await self._writer.submit(self._operations.insert(task, quota))
 
-    async def get(self, task_id: str, *, newer_than: int = 0, timeout: float = 0) -> Task | None:
+    async def get(
+        self,
+        task_id: str,
+        *,
+        owner: str | Everyone | None = EVERYONE,
+        alive_at: datetime | None = None,
+        newer_than: int = 0,
+        timeout: float = 0,
+    ) -> Task | None:
+        row = task_id, owner, BEGINNING if alive_at is None else microseconds(alive_at)
         while timeout > 0:
             alarm = self._waiters.arm(key_of(task_id), timeout)
             try:
-                if self._reader.version(task_id) > newer_than:
+                if self._reader.version(*row) > newer_than:
                     break
                 await alarm
             finally:
                 self._waiters.disarm(alarm)
             timeout = alarm.seconds_left()  # somebody else's ring may sound like ours
-        return self._reader.task(task_id)
+        return self._reader.task(*row)
 
     async def replace(self, task: Task, entries: Sequence[Entry] = ()) -> bool:
         return await self._writer.submit(self._operations.replace(task, entries))

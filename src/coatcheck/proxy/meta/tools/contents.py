@@ -37,7 +37,11 @@ class ContentTools:
         fits = _filter(pattern)
 
         async def of(upstream: Upstream) -> list[Json]:
-            return [dict(tool.raw) for tool in (await upstream.tools()).values() if fits(tool.raw)]
+            return [
+                dict(tool.raw)
+                for name, tool in (await upstream.tools()).items()
+                if fits(tool.raw) and await caller.guard.shows_tool(upstream.name, name)
+            ]
 
         return await _gathered(caller, server, "tools", of)
 
@@ -56,19 +60,20 @@ class ContentTools:
         caller = await self._counter.caller(ctx)
         if own := read_diagrams(uri):
             return own
-        return neutral(await caller.upstream(server).request("resources/read", {"uri": uri}, uri))
+        upstream = await caller.upstream(server)
+        return neutral(await upstream.request("resources/read", {"uri": uri}, uri))
 
     async def subscribe_resource(self, ctx: Ctx, server: ServerName, uri: str) -> Json:
         """Be told, as a notification, whenever a resource changes."""
         caller = await self._counter.caller(ctx)
-        upstream = caller.upstream(server)
+        upstream = await caller.upstream(server)
         await upstream.listening.subscribe(await upstream.connect(), uri)
         return {"success": True, "message": f"Changes to {uri} come as notifications."}
 
     async def unsubscribe_resource(self, ctx: Ctx, server: ServerName, uri: str) -> Json:
         """Be told no longer when a resource changes."""
         caller = await self._counter.caller(ctx)
-        upstream = caller.upstream(server)
+        upstream = await caller.upstream(server)
         await upstream.listening.unsubscribe(await upstream.connect(), uri)
         return {"success": True, "message": f"Changes to {uri} are not told any more."}
 
@@ -87,7 +92,8 @@ class ContentTools:
         """Get a prompt of a server, filled in."""
         caller = await self._counter.caller(ctx)
         params: dict[str, Any] = {"name": name, **({"arguments": arguments} if arguments else {})}
-        return neutral(await caller.upstream(server).request("prompts/get", params, name))
+        upstream = await caller.upstream(server)
+        return neutral(await upstream.request("prompts/get", params, name))
 
 
 async def _gathered(
@@ -96,7 +102,7 @@ async def _gathered(
     """Return what all servers have, each with its server; those that are not there are named with the reason."""
     found: list[Json] = []
     missing: list[Json] = []
-    for upstream in caller.upstreams(server):
+    for upstream in await caller.upstreams(server):
         try:
             found += [{"server": upstream.name, **item} for item in await of(upstream)]
         except (CoatcheckError, MCPError) as error:

@@ -9,6 +9,7 @@ from mcp_types import CallToolRequestParams
 from pydantic import Field
 
 from coatcheck.client.wire import Json
+from coatcheck.errors import TooLarge
 from coatcheck.proxy.activity.events import timestamp
 from coatcheck.proxy.meta.counter import BEAT_SECONDS, Blocks, Caller, Counter, Ctx, Whole
 from coatcheck.proxy.meta.records import brief, working
@@ -52,7 +53,8 @@ class Execute:
         return await self._promotion(caller, incoming, await self._promoted(caller, incoming, call), timeout_ms)
 
     async def _started(self, caller: Caller, server: str, tool: str, args: Json) -> UpstreamCall:
-        upstream, most = caller.upstream(server), self._counter.settings.max_tasks
+        upstream, most = await caller.upstream(server), self._counter.settings.max_tasks
+        await self._counter.tasking.admit(caller.ctx, server, tool, args)
         if upstream.state is State.RECONNECTING:
             error = upstream.unreachable()
             raise ToolRefusal(SERVER_RECONNECTING, str(error), **error.when)
@@ -77,13 +79,17 @@ class Execute:
     async def _promoted(self, caller: Caller, incoming: Incoming, call: UpstreamCall) -> Task:
         settings = self._counter.settings
         lifetime = settings.ttl.total_seconds()
-        task = await self._counter.tasking.promote(
-            incoming,
-            call,
-            is_held=True,
-            ttl=lifetime + settings.retention.total_seconds(),
-            remembers={"lifetime": lifetime, "asks_by_tools": True},
-        )
+        try:
+            task = await self._counter.tasking.promote(
+                incoming,
+                call,
+                is_held=True,
+                ttl=lifetime + settings.retention.total_seconds(),
+                remembers={"lifetime": lifetime, "asks_by_tools": True},
+            )
+        except TooLarge:  # so nobody could ever ask for its result
+            await call.cancel()
+            raise
         caller.activity.created(task)
         return task
 

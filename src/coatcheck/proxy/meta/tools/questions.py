@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
 from coatcheck.answers import check, elicitation_answer, request_of
 from coatcheck.client.wire import Json
+from coatcheck.errors import TaskNotFound
 from coatcheck.payload import encode
-from coatcheck.proxy.meta.counter import Counter, Ctx
+from coatcheck.proxy.meta.counter import Caller, Counter, Ctx
 from coatcheck.proxy.meta.pending import PendingRequest
 from coatcheck.proxy.meta.refusals import INVALID_ARGUMENT, ToolRefusal
 from coatcheck.proxy.states import RequestEvent
@@ -41,12 +43,14 @@ class QuestionTools:
         answer: Json = {"action": action, **({} if content is None else {"content": content})}
         _judge(caller.activity.pending.get(request_id, _ELICITATION), answer)
         request = caller.activity.pending.respond(request_id, _ELICITATION, action, answer)
+        await self._note(caller, request)
         return {"success": True, "requestId": request.id, "state": request.state}
 
     async def cancel_elicitation_request(self, ctx: Ctx, request_id: RequestId) -> Json:
         """Dismiss what a server wants to know, without an answer."""
         caller = await self._counter.caller(ctx)
         request = caller.activity.pending.respond(request_id, _ELICITATION, RequestEvent.WITHDRAW, {"action": "cancel"})
+        await self._note(caller, request)
         return {"success": True, "requestId": request.id, "state": request.state}
 
     async def get_sampling_requests(self, ctx: Ctx, server: str | None = None) -> Json:
@@ -72,13 +76,22 @@ class QuestionTools:
         if stop_reason is not None:
             answer["stopReason"] = stop_reason
         request = caller.activity.pending.respond(request_id, _SAMPLING, RequestEvent.COMPLETE, answer)
+        await self._note(caller, request)
         return {"success": True, "requestId": request.id, "state": request.state}
 
     async def cancel_sampling_request(self, ctx: Ctx, request_id: RequestId) -> Json:
         """Refuse to write what a server wants."""
         caller = await self._counter.caller(ctx)
         request = caller.activity.pending.reject(request_id, _SAMPLING, "The client does not want to")
+        await self._note(caller, request)
         return {"success": True, "requestId": request.id, "state": request.state}
+
+    async def _note(self, caller: Caller, request: PendingRequest) -> None:
+        """Write down that a task was answered, as far as it is known which."""
+        desk = self._counter.tasking.running.desk
+        if desk.audit.is_on and (task_id := request.task_id):
+            with suppress(TaskNotFound):
+                desk.audit.note("answer", await desk.engine.get(task_id, caller.owner))
 
 
 def _judge(request: PendingRequest, answer: Json) -> None:

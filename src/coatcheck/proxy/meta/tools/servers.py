@@ -9,9 +9,10 @@ from pydantic import Field
 from coatcheck.client.wire import Json
 from coatcheck.errors import CannotConnect
 from coatcheck.proxy.config import server_entry
-from coatcheck.proxy.meta.counter import Caller, Counter, Ctx
+from coatcheck.proxy.meta.counter import Counter, Ctx
 from coatcheck.proxy.meta.records import brief, working
 from coatcheck.proxy.meta.refusals import NOT_ALLOWED, ToolRefusal
+from coatcheck.proxy.upstreams.upstream import Upstream
 
 ServerName = Annotated[str, Field(description="The server's name, as list_servers shows it")]
 
@@ -37,51 +38,54 @@ class ServerTools:
         entry = {word: value for word, value in given.items() if value is not None}
         if command is not None and not self._counter.settings.is_for_one:
             raise ToolRefusal(NOT_ALLOWED, "Callers of a shared proxy may not run commands on it; add a url.")
-        self._counter.servers.add(server_entry(name, entry, expands=False))
-        upstream = caller.upstream(name)
+        added = server_entry(name, entry, expands=False)
+        if name in self._counter.servers:
+            await caller.guard.admit(name)
+        self._counter.servers.add(added, keeps_terms=True)
+        upstream = await caller.upstream(name)
         try:
             await upstream.connect()
         except CannotConnect as error:
-            return {"success": True, "server": self._described(caller, name), "warning": str(error)}
-        described = self._described(caller, name)
+            return {"success": True, "server": _described(upstream), "warning": str(error)}
+        described = _described(upstream)
         return {"success": True, "server": described, "capabilities": upstream.capabilities}
 
     async def remove_server(self, ctx: Ctx, server: ServerName) -> Json:
         """Remove a server, for all who use this proxy. What it is doing for you is given up."""
         caller = await self._counter.caller(ctx)
-        caller.upstream(server)
+        await caller.upstream(server)
         self._counter.servers.remove(server)
         return {"success": True, "message": f"Server {server} was removed."}
 
     async def reconnect_server(self, ctx: Ctx, server: ServerName) -> Json:
         """Leave the connection to a server and make a new one, at once."""
         caller = await self._counter.caller(ctx)
-        upstream = caller.upstream(server)
+        upstream = await caller.upstream(server)
         try:
             await upstream.link.renew()
         except CannotConnect as error:
             raise upstream.unreachable(str(error)) from error
-        return {"success": True, "server": self._described(caller, server)}
+        return {"success": True, "server": _described(upstream)}
 
     async def list_servers(self, ctx: Ctx) -> Json:
         """List the servers, and how the connections to them are doing."""
         caller = await self._counter.caller(ctx)
-        return {"servers": [self._described(caller, upstream.name) for upstream in caller.session.upstreams()]}
+        return {"servers": [_described(upstream) for upstream in await caller.upstreams()]}
 
     async def get_server_status(self, ctx: Ctx, server: ServerName) -> Json:
         """Tell how a server is doing: its connection, its tasks, and what it waits for you to answer."""
         caller = await self._counter.caller(ctx)
-        upstream = caller.upstream(server)
+        upstream = await caller.upstream(server)
         found = await working(self._counter.tasking.running.engine, caller.owner, server)
         return {
-            "server": self._described(caller, server),
+            "server": _described(upstream),
             "capabilities": upstream.capabilities,
             "working_tasks": [brief(task, errand) for task, errand in found],
             "pending_elicitations": caller.elicitations(server),
             "pending_sampling_requests": caller.samplings(server),
         }
 
-    def _described(self, caller: Caller, name: str) -> Json:
-        upstream = caller.upstream(name)
-        described: dict[str, Any] = {"name": name, **upstream.entry.describe(), **upstream.describe()}
-        return described
+
+def _described(upstream: Upstream) -> Json:
+    described: dict[str, Any] = {"name": upstream.name, **upstream.entry.describe(), **upstream.describe()}
+    return described

@@ -45,15 +45,15 @@ class TaskTools:
         """List the tasks that your calls became."""
         caller = await self._counter.caller(ctx)
         found = await tasks_of(self._counter.tasking.running.engine, caller.owner)
-        return {
-            "tasks": [
-                shown(task, errand)
-                for task, errand in found
-                if (server is None or errand.server == server)
-                and (status is None or task_status(task) == status)
-                and (include_completed or status is not None or not task.status.is_terminal)
-            ]
-        }
+        tasks = [
+            shown(task, errand)
+            for task, errand in found
+            if (server is None or errand.server == server)
+            and (status is None or task_status(task) == status)
+            and (include_completed or status is not None or not task.status.is_terminal)
+        ]
+        self._counter.tasking.running.desk.audit.listed(caller.owner, len(tasks))
+        return {"tasks": tasks}
 
     async def get_task(self, ctx: Ctx, task_id: TaskId) -> Json:
         """Look at a task, and at what its server waits for you to answer."""

@@ -1,5 +1,5 @@
 -- Keep a new task. Returns 1; or 0 if the quota is used up; or what is kept already, under its key or its id.
-local quota = ARGV[16]
+local quota = ARGV[17]
 
 if key ~= '' then
   local kept_id = redis.call('GET', p .. 'k:' .. key)

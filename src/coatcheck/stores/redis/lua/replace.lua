@@ -6,8 +6,9 @@ if tonumber(old_version) ~= tonumber(version) - 1 then
   return string.find(tokens, token, 1, true) and 1 or 0 -- was this very command carried out before?
 end
 
+tokens = string.gsub(tokens, '^@%-?%d* ', '') -- when it was to expire
 redis.call('HSET', KEYS[1], 'm', mark .. string.sub(tokens, 1, 60), 'b', body)
-for first = 16, #ARGV, 1000 do -- Lua unpacks some thousands at once, not more
+for first = 17, #ARGV, 1000 do -- Lua unpacks some thousands at once, not more
   redis.call('RPUSH', p .. 'j:' .. id, unpack(ARGV, first, math.min(first + 999, #ARGV)))
 end
 if state == FINISHED then

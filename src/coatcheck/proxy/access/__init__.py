@@ -1,0 +1,1 @@
+"""Who may use which server, and how often."""
