@@ -12,7 +12,7 @@ from typing import Any
 from mcp.server.mcpserver import Context, MCPServer
 
 from coatcheck import TaskContext
-from coatcheck.server import TaskPolicy, TaskServer
+from coatcheck.server import TaskMeta, TaskPolicy, TaskServer
 
 
 @asynccontextmanager
@@ -48,3 +48,13 @@ async def hold(gate: str, ctx: Context[Any, Any]) -> int:
 async def here() -> int:
     """Tell which process this is."""
     return os.getpid()
+
+
+@server.tool(task=True)
+async def delegate(ctx: Context[Any, Any]) -> dict[str, Any]:
+    """Have others tell which processes they are: one of the host, and one of its own."""
+    here = await server.call_tool("here", {}, ctx, task_meta=TaskMeta())
+    whoami = await server.call_tool("whoami", {"name": "x"}, ctx, task_meta=TaskMeta())
+    told: Any = (await whoami).structured_content
+    at_home: Any = (await here).structured_content
+    return {"pid": os.getpid(), "here": at_home["result"], "whoami": told["pid"], "owner": told["owner"]}

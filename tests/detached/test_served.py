@@ -49,6 +49,15 @@ async def test_a_tool_may_stay_where_others_are_detached(engine: Engine, worker:
     assert result(task)["structuredContent"] == {"result": os.getpid()}
 
 
+async def test_a_detached_task_has_children_that_run_where_they_belong(engine: Engine, worker: TaskWorker) -> None:
+    task = await engine.finished(await worker.submit("delegate"), PATIENCE)
+    told = result(task)["structuredContent"]
+    assert told["here"] == os.getpid()
+    assert len({told["pid"], told["here"], told["whoami"]}) == 3
+    assert told["owner"] == task.as_owner
+    assert len(await engine.list(task.as_owner)) == 2
+
+
 async def test_a_task_outlives_its_host_over_stdio_and_the_next_host_has_its_result(
     engine: Engine, url: str, tmp_path: Path
 ) -> None:
