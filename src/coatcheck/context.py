@@ -148,6 +148,10 @@ class TaskContext:
 
     # Other tasks
 
+    def is_of(self, engine: Engine) -> bool:
+        """Whether this is where its task is kept."""
+        return self._engine is engine
+
     def child_key(self, tool: str, arguments: Payload) -> str:
         """Return what a call of its own is known by: work that is run again finds the child it has made."""
         told = hashlib.blake2b(tool.encode() + b"\0" + canonical(arguments), digest_size=12).hexdigest()

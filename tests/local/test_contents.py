@@ -38,7 +38,7 @@ async def test_a_static_resource_is_read_in_a_task(server: TaskServer) -> None:
         called = await server.read_resource("notes://today")
         task = await server.read_resource("notes://today", task_meta=TASK)
         assert task.latest.call.tool == "resource:notes://today"
-        assert await task == list(called)  # type: ignore[call-overload]
+        assert await task == list(called)
         (item,) = await task
         assert (item.content, item.mime_type) == ("# Today", "text/markdown")
 
@@ -74,7 +74,7 @@ async def test_what_a_resource_says_of_itself_is_kept(server: TaskServer) -> Non
         return {"a": 1}
 
     async with server.started():
-        (called,) = await server.read_resource("notes://x")  # type: ignore[misc]
+        (called,) = await server.read_resource("notes://x")
         (item,) = await (await server.read_resource("notes://x", task_meta=TASK))
         assert item == called
         assert item.meta == {"example.com/author": "Ann"}

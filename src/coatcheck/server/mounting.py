@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.utilities.context_injection import find_context_parameter
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import InputResponseRequestParams
 
@@ -19,6 +16,7 @@ from coatcheck.errors import InvalidArgument
 from coatcheck.executors import Jobs
 from coatcheck.server.hook import RequestContext, Step, authors_middleware, chained
 from coatcheck.server.settings import Settings
+from coatcheck.server.translating import Translator
 
 REACHED = {"tools/call": ("tool", "name"), "prompts/get": ("prompt", "name"), "resources/read": ("resource", "uri")}
 """By method: what is asked for, and which parameter names it."""
@@ -32,6 +30,18 @@ class Guest:
     settings: Settings
     mounts: Mounts
 
+    @property
+    def needs_a_start(self) -> bool:
+        return bool(self.settings.lifespan or self.settings.jobs or self.mounts.need_a_start)
+
+
+@dataclass(frozen=True, eq=False)
+class Life:
+    """A time for which a host runs: the state of its own lifespan, and of the guest's."""
+
+    hosts: Any
+    state: Any
+
 
 @dataclass
 class Mount:
@@ -41,8 +51,29 @@ class Mount:
     prefix: str
     bus: SubscriptionBus | None = None
     """The host's, for what the guest's tools tell of."""
-    state: Any = field(default_factory=dict[str, Any])
-    """That of the guest's own lifespan, while the host runs."""
+    lives: list[Life] = field(default_factory=list["Life"])
+    """The times that the host runs just now: it may, by itself and as a guest of others."""
+
+    @property
+    def state(self) -> Any:
+        return self.lives[-1].state if self.lives else {}
+
+    def state_in(self, hosts: Any) -> Any:
+        """Return the state of the guest's lifespan that goes with a state of the host's."""
+        return next((life.state for life in self.lives if life.hosts is hosts), self.state)
+
+    @asynccontextmanager
+    async def living(self, hosts: Any) -> AsyncGenerator[None]:
+        """Keep what the guest's own lifespan opens, and that of its guests."""
+        async with AsyncExitStack() as stack:
+            lifespan, state = self.guest.settings.lifespan, cast("Any", {})
+            if lifespan:
+                state = await stack.enter_async_context(lifespan(self.guest.server))
+            life = Life(hosts, state)
+            self.lives.append(life)
+            stack.callback(self.lives.remove, life)
+            await stack.enter_async_context(self.guest.mounts.living(state))
+            yield
 
     def name(self, kind: str, name: str) -> str:
         """Return how the host calls what the guest calls `name`."""
@@ -53,36 +84,16 @@ class Mount:
         start = self.name(kind, "")
         return name.removeprefix(start) if name.startswith(start) else None
 
-    def seen(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of the guest as one for the host: its `Context` is that of the guest."""
-        parameter = find_context_parameter(function)
-        if parameter is None:
-            return function
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def on_loop(*args: Any, **kwargs: Any) -> Any:
-                return await function(*args, **self._with_context(parameter, kwargs))
-
-            return on_loop
-
-        @functools.wraps(function)
-        def in_thread(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **self._with_context(parameter, kwargs))
-
-        return in_thread
-
-    def _with_context(self, parameter: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-        given = kwargs.get(parameter)
-        if not isinstance(given, Context):
-            return kwargs
-        return {**kwargs, parameter: self._context(cast("Context[Any, Any]", given))}
+    def __post_init__(self) -> None:
+        self.translator = Translator(self._context)
+        """What the guest's functions are called by at the host: their `Context` is that of the guest."""
 
     def _context(self, given: Context[Any, Any]) -> Context[Any, Any]:
         try:
-            request = replace(given.request_context, lifespan_context=self.state)
+            request = given.request_context
         except ValueError:  # a call that nobody sent
             return Context(mcp_server=self.guest.server)
+        request = replace(request, lifespan_context=self.state_in(request.lifespan_context))
         back = InputResponseRequestParams.model_construct(
             input_responses=given.input_responses, request_state=given.request_state
         )
@@ -115,14 +126,17 @@ class Mounts:
         """Whether a server is mounted here, or in one that is."""
         return any(mount.guest.server is server or mount.guest.mounts.have(server) for mount in self.all)
 
+    @property
+    def need_a_start(self) -> bool:
+        """Whether there is something to do for them before the host serves anyone."""
+        return any(mount.guest.needs_a_start for mount in self.all)
+
     @asynccontextmanager
-    async def living(self) -> AsyncGenerator[None]:
-        """Keep what the guests' own lifespans open, and those of their guests."""
+    async def living(self, hosts: Any) -> AsyncGenerator[None]:
+        """Keep what the guests' own lifespans open; `hosts` is the state of the host's."""
         async with AsyncExitStack() as stack:
             for mount in self.all:
-                await stack.enter_async_context(mount.guest.mounts.living())
-                if lifespan := mount.guest.settings.lifespan:
-                    mount.state = await stack.enter_async_context(lifespan(mount.guest.server))
+                await stack.enter_async_context(mount.living(hosts))
             yield
 
     def jobs(self) -> list[Jobs]:
@@ -148,7 +162,8 @@ class Mounts:
             return await mount.guest.mounts.through(ctx_, back)
 
         handler = chained(authors_middleware(mount.guest.server), further)
-        return await handler(replace(ctx, params={**params, parameter: own}, lifespan_context=mount.state))
+        state = mount.state_in(ctx.lifespan_context)
+        return await handler(replace(ctx, params={**params, parameter: own}, lifespan_context=state))
 
     def step(self, inner: Step) -> Step:
         """Return a step that is taken inside of the guests' middleware."""

@@ -33,14 +33,16 @@ class Offering:
     def put_tool(self, name: str, function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> None:
         def register(host: TaskServer, mount: Mount, known_as: str) -> None:
             said = self._guest.tasks.said_of("tool", name)
-            host.add_tool(mount.seen(function), known_as, *args, **said, **options)
+            host.add_tool(mount.translator.of(function), known_as, *args, **said, **options)
             host.tasks.share_rates(known_as, mount, self._guest.tasks)
 
         self._put("tool", name, register)
 
     def put_template(self, uri: str, function: Callable[..., Any], options: dict[str, Any]) -> None:
         def register(host: TaskServer, mount: Mount, known_as: str) -> None:
-            host.resource(known_as, **self._guest.tasks.said_of("resource", uri), **options)(mount.seen(function))
+            host.resource(known_as, **self._guest.tasks.said_of("resource", uri), **options)(
+                mount.translator.of(function)
+            )
 
         self._put("resource", uri, register)
 
@@ -55,7 +57,7 @@ class Offering:
     def put_prompt(self, prompt: Prompt) -> None:
         def register(host: TaskServer, mount: Mount, known_as: str) -> None:
             host.tasks.say("prompt", known_as, **self._guest.tasks.said_of("prompt", prompt.name), function=prompt.fn)
-            host.add_prompt(prompt.model_copy(update={"name": known_as, "fn": mount.seen(prompt.fn)}))
+            host.add_prompt(prompt.model_copy(update={"name": known_as, "fn": mount.translator.of(prompt.fn)}))
 
         self._put("prompt", prompt.name, register)
 
@@ -63,8 +65,13 @@ class Offering:
         """Offer something no longer."""
         if self._offers.pop((kind, name), None):
             for host, mount in self._hosts:
-                remove = host.remove_tool if kind == "tool" else host.remove_prompt
-                remove(mount.name(kind, name))
+                known_as = mount.name(kind, name)
+                if host.tasks.mounts.names.get((kind, known_as)) is mount:
+                    remove = host.remove_tool if kind == "tool" else host.remove_prompt
+                    remove(known_as)
+
+    def has(self, kind: Kind, name: str) -> bool:
+        return (kind, name) in self._offers
 
     def _put(self, kind: Kind, name: str, register: Register) -> None:
         """Offer something from now on, unless there is one of this name: the first stays."""
@@ -75,5 +82,7 @@ class Offering:
 
 def _offer(kind: Kind, name: str, register: Register, host: TaskServer, mount: Mount) -> None:
     known_as = mount.name(kind, name)
+    if host.offers(kind, known_as):
+        return  # the first of two with one name stays, and is what it was
     host.tasks.mounts.names[kind, known_as] = mount
     register(host, mount, known_as)

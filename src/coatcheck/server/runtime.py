@@ -174,7 +174,7 @@ class Runtime:
         state: Any = {}
         if settings.lifespan:
             state = await stack.enter_async_context(settings.lifespan(server))
-        await stack.enter_async_context(self._mounts.living())
+        await stack.enter_async_context(self._mounts.living(state))
         engine = await stack.enter_async_context(open_engine(url, policy=settings.policy, key=settings.key))
         desk = Desk(engine, Audit(is_on=settings.audits()))
         vigils = Vigils(desk, duration("heartbeat", settings.heartbeat).total_seconds())

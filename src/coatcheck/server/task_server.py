@@ -26,7 +26,7 @@ from coatcheck.server.http.app import replaced
 from coatcheck.server.http.fast_path import FastPath
 from coatcheck.server.http.seats import Seats
 from coatcheck.server.local.server import LocalServer
-from coatcheck.server.offering import Offering
+from coatcheck.server.offering import Kind, Offering
 from coatcheck.server.policy import TaskWish
 from coatcheck.server.settings import Lifespan
 from coatcheck.server.tasks import Tasks
@@ -185,13 +185,20 @@ class TaskServer(LocalServer):
         Its middleware and its rules hold, its tools find its own lifespan's state, and tasks are kept and run here.
 
         Raises:
-            InvalidArgument: The prefix is taken or none, or the guest is this server.
+            InvalidArgument: The prefix is taken or none, the guest is this server, or it has a lifespan and this server
+                runs already.
         """
         guest._offering.join(self, self.tasks.mount(self, guest, prefix))
+
+    def offers(self, kind: Kind, name: str) -> bool:
+        """Whether there is a tool, a resource, a template or a prompt of this name, its own or a guest's."""
+        return self._offering.has(kind, name)
 
     def _adapted(self, tool: Tool) -> Tool:
         """Return a ready-made tool under the server's default policy."""
         self._names.add(tool.name)
+        said = ("title", "description", "annotations", "icons", "meta")
+        self._offering.put_tool(tool.name, tool.fn, (), {each: getattr(tool, each) for each in said})
         function = self.tasks.add(tool.fn, tool.name)
         return tool if function is tool.fn else tool.model_copy(update={"fn": function, "is_async": True})
 

@@ -205,22 +205,27 @@ class Tasks(Extension):
         """Forget a tool. Its tasks wait for a server that has it."""
         self._parts.toolbox.remove(name)
         self._parts.gate.forget(name)
+        self.mounts.names.pop(("tool", name), None)
 
     def remove_prompt(self, name: str) -> None:
         """Forget a prompt likewise."""
         self._parts.toolbox.remove(f"{PROMPT_PREFIX}{name}")
         self._parts.gate.authorities.remove("prompt", name)
+        self.mounts.names.pop(("prompt", name), None)
 
     def mount(self, host: MCPServer[Any], guest: TaskServer, prefix: str) -> Mount:
         """Take in another server.
 
         Raises:
-            InvalidArgument: The prefix is taken or none, or the guest is this server, or has it as a guest.
+            InvalidArgument: The prefix is taken or none, the guest is this server or has it as a guest, or it comes too
+                late.
         """
         theirs = guest.tasks
         mounted = Guest(guest, theirs._settings, theirs.mounts)
         if guest is host or theirs.mounts.have(host):
             raise InvalidArgument("A server cannot be mounted in itself.")
+        if mounted.needs_a_start and self.local.runs:
+            raise InvalidArgument("This server runs already, and the guest has a lifespan or jobs; mount it before.")
         mount = self.mounts.add(mounted, prefix, self._settings.subscriptions)
         theirs.local.go_by(self.local, mount)
         return mount

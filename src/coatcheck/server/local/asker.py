@@ -74,16 +74,20 @@ def unsent(state: Any, method: str, params: Mapping[str, Any]) -> RequestContext
 
 
 def asker_of(running: Running, context: AnyContext | None) -> Asker:
-    match context:
-        case None:
-            return Asker()
-        case PlainContext():
-            return Asker(context.request)
-        case TaskContext():
-            return Asker(background_context(running, context, None).request_context, context)
-        case _:
-            request = _request_of(context)
-            return Asker(request, request.task if isinstance(request, TaskRequest) else None)
+    if isinstance(context, PlainContext):
+        return Asker(context.request)
+    task = task_of(context)
+    if isinstance(context, Context):
+        return Asker(_request_of(context), task)
+    return Asker(background_context(running, task, None).request_context, task) if task else Asker()
+
+
+def task_of(context: AnyContext | None) -> TaskContext | None:
+    """Return the task whose body was given this, if it was."""
+    if isinstance(context, Context):
+        request = _request_of(context)
+        return request.task if isinstance(request, TaskRequest) else None
+    return None if isinstance(context, PlainContext) else context
 
 
 def _request_of(context: Context[Any, Any]) -> RequestContext | None:

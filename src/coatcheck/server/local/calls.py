@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolRequestParams, CallToolResult, GetPromptResult
 from msgspec import UNSET
 
+from coatcheck.context import TaskContext
 from coatcheck.dialects import v2026
 from coatcheck.errors import AnsweredOtherwise, Forbidden, InvalidArgument, TooOften
 from coatcheck.family import family_of
@@ -25,7 +26,7 @@ from coatcheck.server.calls.calls import Calls, before_the_body
 from coatcheck.server.calls.toolbox import Toolbox
 from coatcheck.server.hook import RequestContext, authors_middleware, chained
 from coatcheck.server.listing import page
-from coatcheck.server.local.asker import AnyContext, Asker, asker_of
+from coatcheck.server.local.asker import AnyContext, Asker, asker_of, task_of
 from coatcheck.server.local.handle import LocalTask, TaskPage
 from coatcheck.server.local.meta import TaskMeta, component_of, keyed, row_of
 from coatcheck.server.mounting import Mount, Mounts
@@ -63,17 +64,40 @@ class LocalCalls:
         self._runtime, self._toolbox, self._calls, self._gate, self._mounts = runtime, toolbox, calls, gate, mounts
         self.extensions: Sequence[Extension] = ()
         """The server's other extensions, which see calls of tools first, as they do over the wire."""
-        self._host: LocalCalls | None = None
-        self._mount: Mount | None = None
+        self._hosts: list[tuple[LocalCalls, Mount]] = []
 
     def go_by(self, host: LocalCalls, mount: Mount) -> None:
-        """Have the host make the tasks, as long as this server does not run by itself."""
-        self._host, self._mount = host, mount
+        """Have the host make tasks, too: those of what it runs, and all while this server does not run by itself."""
+        self._hosts.append((host, mount))
 
-    def _elsewhere(self, kind: str, name: str) -> tuple[LocalCalls, str] | None:
-        if self._runtime.is_running or self._host is None or self._mount is None:
-            return None
-        return self._host, self._mount.name(kind, name)
+    @property
+    def runs(self) -> bool:
+        """Whether tasks can be made, here or by a host."""
+        return self._leads_to(None)
+
+    @property
+    def state(self) -> Any:
+        """What the server's lifespan has yielded, here or at a host; None: nobody runs."""
+        if self._runtime.is_running:
+            return self._runtime.running.state
+        return next((mount.state for host, mount in self._hosts if host.runs), None)
+
+    def _elsewhere(self, kind: str, name: str, context: AnyContext | None) -> tuple[LocalCalls, str] | None:
+        """Return the host that makes the task of a call, and how that calls what is called."""
+        for task in (task_of(context), None):
+            if self._keeps(task):
+                return None
+            for host, mount in self._hosts:
+                if host._leads_to(task):
+                    return host, mount.name(kind, name)
+        return None
+
+    def _keeps(self, task: TaskContext | None) -> bool:
+        """Whether tasks are kept here, and so is this one."""
+        return self._runtime.is_running and (task is None or task.is_of(self._runtime.running.engine))
+
+    def _leads_to(self, task: TaskContext | None) -> bool:
+        return self._keeps(task) or any(host._leads_to(task) for host, _ in self._hosts)
 
     async def call_tool(
         self, name: str, arguments: Json, meta: TaskMeta, context: AnyContext | None = None
@@ -87,7 +111,7 @@ class LocalCalls:
             QuotaExceeded: There are too many unfinished tasks.
             AnsweredOtherwise: A middleware answered in place of the tool.
         """
-        if elsewhere := self._elsewhere("tool", name):
+        if elsewhere := self._elsewhere("tool", name, context):
             host, known_as = elsewhere
             return await host.call_tool(known_as, arguments, meta, context)
         call = _Call(TOOL, name, name, "tools/call", {"name": name, "arguments": dict(arguments)})
@@ -97,7 +121,7 @@ class LocalCalls:
         self, uri: str, meta: TaskMeta, context: AnyContext | None = None
     ) -> LocalTask[list[ReadResourceContents]]:
         """The same of a resource, or of what a template makes."""
-        if elsewhere := self._elsewhere("resource", uri):
+        if elsewhere := self._elsewhere("resource", uri, context):
             host, known_as = elsewhere
             return await host.read_resource(known_as, meta, context)
         name, _ = await resolve(self._runtime.running.server, uri)
@@ -109,7 +133,7 @@ class LocalCalls:
         self, name: str, arguments: Mapping[str, str], meta: TaskMeta, context: AnyContext | None = None
     ) -> LocalTask[GetPromptResult]:
         """The same of a prompt."""
-        if elsewhere := self._elsewhere("prompt", name):
+        if elsewhere := self._elsewhere("prompt", name, context):
             host, known_as = elsewhere
             return await host.render_prompt(known_as, arguments, meta, context)
         row = f"{PROMPT_PREFIX}{name}"
@@ -118,13 +142,13 @@ class LocalCalls:
 
     async def task(self, task_id: str, owner: str | None) -> LocalTask[Any]:
         """Return a handle of a task that is there already."""
-        if not self._runtime.is_running and self._host:
-            return await self._host.task(task_id, owner)
+        if elsewhere := self._elsewhere("tool", "", None):
+            return await elsewhere[0].task(task_id, owner)
         return self._handle(await self._runtime.running.engine.get(task_id, owner))
 
     async def list(self, owner: str | None, cursor: str | None, page_size: int) -> TaskPage:
-        if not self._runtime.is_running and self._host:
-            return await self._host.list(owner, cursor, page_size)
+        if elsewhere := self._elsewhere("tool", "", None):
+            return await elsewhere[0].list(owner, cursor, page_size)
         if not 1 <= page_size <= _LARGEST_PAGE:
             raise InvalidArgument(f"page_size must be from 1 to {_LARGEST_PAGE}, but it is {page_size}.")
         found, following = await page(self._runtime.running.desk, owner, cursor, page_size)

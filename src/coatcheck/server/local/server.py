@@ -138,7 +138,7 @@ class LocalServer(MCPServer[Any]):
         """Return the SDK's context of a call that runs here and now; of one that nobody sent, one that tells nobody."""
         if isinstance(given, Context):
             return given
-        state: Any = self.tasks.running.state if self.tasks.is_running else None
+        state: Any = self.tasks.local.state
         if state is not self._state or self._unsent is None:
             self._state, self._unsent = state, unsent({} if state is None else state, "", {})
         return Context(request_context=self._unsent, mcp_server=self, subscriptions=self.tasks.bus)
