@@ -89,3 +89,19 @@ async def test_a_client_is_asked_what_a_job_asks(jobs: Jobs, stage: Stage) -> No
         assert job["answers"] == {"q": ANSWER}
         await stage.tell(job["id"], state="succeeded", result={})
         await call
+
+
+async def test_a_host_looks_after_the_jobs_of_its_guests_and_of_theirs(
+    engine: Engine, jobs: Jobs, stage: Stage, tmp_path: Path
+) -> None:
+    async with Worker(engine, [jobs.tool("render")], grace=0.01) as worker:
+        task = await worker.submit("render")
+        await stage.until_asked("status")
+    guest, between = TaskServer("guest"), TaskServer("between")
+    host = TaskServer("host", store=f"sqlite:///{tmp_path}/tasks.db")
+    guest.tasks.look_after(jobs)
+    between.mount(guest, "guest")
+    host.mount(between, "between")
+    async with Client(host):
+        await engine.cancel(task.id)
+        await stage.until(lambda found: [job["state"] for job in found] == ["cancelled"])

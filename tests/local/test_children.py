@@ -77,6 +77,7 @@ async def test_both_contexts_make_children(server: TaskServer, gate: asyncio.Eve
         assert len(await children_of(server, task, 1)) == 1
 
 
+@requirement("M-007")
 async def test_without_a_context_a_call_in_a_task_is_nobodys(server: TaskServer) -> None:
     @server.tool(task=True)
     async def apart() -> str:

@@ -2,8 +2,8 @@
 
 S: the extension of 2026-07-28, row by row. T: sentences of its text that have no row. ER: where the published extension
 differs from the early text. C: the official conformance scenarios. F and E: tasks of 2025-11-25 as two other servers
-have them. G: what else the core protocol of that version says. R: where the two differ, as decided here. X: what
-neither asks.
+have them. G: what else the core protocol of that version says. R: where the two differ, as decided here. M: tasks of
+your own code, as another server has them. X: what neither asks.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ RESOLUTIONS = (
     ),
     _must("R-19", "Progress is told in statusMessage and in _meta, in 2025-11-25 also in notifications/progress."),
     _must("R-20", "Input is asked through inputRequests, or on the stream of tasks/result; the question is the same."),
-    _elsewhere("R-21", "MAY", "Input for the host program goes through a local API.", "It is not on the wire."),
-    _must("R-22", "Prompts and resources are never tasks."),
+    _may("R-21", "Input from the host program goes through a local API, and not over the wire."),
+    _must("R-22", "Prompts and resources are tasks for your own code only, never on the wire."),
     _elsewhere("R-23", "MAY", "Questions of an upstream are matched to calls.", "It is about proxies."),
     _elsewhere("R-24", "MAY", "An upstream that is lost fails what depends on it.", "It is about proxies."),
     _must("R-25", "Work survives the connection it was asked on, and the session."),
@@ -179,7 +179,7 @@ RESOLUTIONS = (
     _must("R-27", "Unknown, foreign and expired tasks are refused in the same words."),
     _must("R-28", "A bad cursor is -32602, and so is another's."),
     _must("R-29", "A task starts as working, and says if it waits for a worker."),
-    _elsewhere("R-30", "MUST", "A local call is synchronous unless a task is asked for.", "It is not on the wire."),
+    _must("R-30", "A local call is synchronous unless a task is asked for."),
 )
 
 CONFORMANCE = (
@@ -270,6 +270,17 @@ RELAY = (
     _must("E-007", "There are three modes."),
     _must("E-008", "A server may have a mode for all its tools."),
     _must("E-009", "A tool's own mode comes before the server's, both ways."),
+    _must("E-010", "Your own code calls at once, whatever the tool's mode, unless it asks for a task."),
+    _must("E-011", "Who asks for a task has a handle of it at once."),
+    _must("E-012", "A handle fetches the task as it is now."),
+    _must("E-013", "A handle waits as long as it is told to, and cancels nothing by waiting no longer."),
+    _must("E-014", "A handle has the result of the call itself, with its meta."),
+    _must("E-015", "Tasks are listed by owner, page by page; a cursor is good for its owner."),
+    _must("E-016", "A task is cancelled by its handle."),
+    _must("E-017", "A question is answered by its handle, with an action and content."),
+    _must("E-018", "Handles of resources, of what templates make, and of prompts are like those of tools."),
+    _must("E-019", "A call says how long its task lives."),
+    _must("E-020", "A tool may start a child task with a ttl of its own."),
     _must("E-021", "A tool reports progress through the context it has anyway."),
     _must("E-022", "Progress is told in the task, in its message and in notifications."),
     _must("E-023", "The poll interval is the one that was configured."),
@@ -302,6 +313,27 @@ RELAY = (
     _must("E-058", "Both generations are served at once, older clients as ever."),
 )
 
+LOCAL = (
+    _must("M-001", "call_tool, read_resource and render_prompt take a task_meta."),
+    _elsewhere("M-002", "MAY", "The run methods of components take one, too.", "They are the SDK's."),
+    _must("M-003", "A TaskMeta is a value that never changes."),
+    _must("M-004", "Without one the result is returned."),
+    _must("M-005", "With one a task is."),
+    _must("M-006", "Type checkers know which of the two it is."),
+    _must("M-007", "Nothing hidden makes a call a task, or a child of one: what is not passed on does not count."),
+    _must("M-008", "A component's key is filled in by the server that is called."),
+    _must("M-009", "A key that is given is kept."),
+    _must("M-010", "What is mounted has a key of its own at its host."),
+    _must("M-011", "Middleware comes before there is a task."),
+    _must("M-012", "Of a server that is mounted, too."),
+    _must("M-013", "Middleware is run once, never where the task runs."),
+    _must("M-014", "Work in the background is asked for by an argument."),
+    _must("M-015", "Your own code may start it."),
+    _must("M-016", "Who called is known in the background."),
+    _elsewhere("M-017", "MAY", "Five seconds between polls, a minute to live.", "R-13 and R-14 have it otherwise."),
+    _elsewhere("M-018", "MAY", "Tasks are an extension object of their own package.", "They are built in here."),
+)
+
 CORE = (
     _must("G-001", "Clients that declared it are given questions as tasks."),
     _must("G-002", "Who did not declare tasks ignores the wish for one."),
@@ -329,6 +361,7 @@ BEYOND = (
     _must("X-11", "Quick work is answered directly; slow work is a task to who can, and a ticket to others."),
     _must("X-12", "Clients without tasks have tools in their place, and others do not see them."),
     _must("X-13", "Who waits for slow work is given signs of life."),
+    _must("X-29", "Children are cancelled with their parent, which tells how far they are and puts their questions."),
 )
 
-CATALOGUE = (*SPECIFICATION, *TEXT, *ERRATA, *RESOLUTIONS, *CONFORMANCE, *RECEIVER, *RELAY, *CORE, *BEYOND)
+CATALOGUE = (*SPECIFICATION, *TEXT, *ERRATA, *RESOLUTIONS, *CONFORMANCE, *RECEIVER, *RELAY, *LOCAL, *CORE, *BEYOND)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -10,6 +10,7 @@ from typing import Any, cast
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.subscriptions import SubscriptionBus
+from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 from mcp_types import InputResponseRequestParams
 
 from coatcheck.errors import InvalidArgument
@@ -97,7 +98,24 @@ class Mount:
         back = InputResponseRequestParams.model_construct(
             input_responses=given.input_responses, request_state=given.request_state
         )
-        return Context(request_context=request, mcp_server=self.guest.server, input_params=back, subscriptions=self.bus)
+        bus = News(self, self.bus) if self.bus else None
+        return Context(request_context=request, mcp_server=self.guest.server, input_params=back, subscriptions=bus)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a guest tells of changes, for those who listen to the host: of resources by the names they have there."""
+
+    mount: Mount
+    bus: SubscriptionBus
+
+    async def publish(self, event: ServerEvent) -> None:
+        if isinstance(event, ResourceUpdated):
+            event = ResourceUpdated(uri=self.mount.name("resource", event.uri))
+        await self.bus.publish(event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        return self.bus.subscribe(listener)
 
 
 class Mounts:
