@@ -253,6 +253,7 @@ RECEIVER = (
     _must("F-057", "What is refused is refused before there is a task."),
     _must("F-058", "Ids are random."),
     _must("F-059", "How often a tool may be called counts for tasks, too."),
+    _must("F-060", "Where tasks were never started, asking for one is an internal error."),
     _must("F-061", "Every refusal has its own code on the wire."),
     _must("F-062", "Rules say who may call, read and use what, and what lists show."),
     _must("F-068", "Any process on the same store sees the same tasks."),

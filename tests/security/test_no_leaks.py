@@ -108,6 +108,8 @@ async def hand_in(world: World, person: Person) -> None:
     params: dict[str, Any] = {"name": tool, "arguments": {"secret": world.secret(person, tool)}}
     if world.dice.random() < 0.5:
         key = "a key of many" if world.dice.random() < 0.5 else world.secret(person, "key")
+        if key == "a key of many":
+            params |= {"name": "keep", "arguments": {"secret": "what all have in common"}}
         params["_meta"] = {"coatcheck/idempotencyKey": key, "coatcheck/private": world.secret(person, "meta")}
     if person.is_older:
         params["task"] = {}

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from mcp import Client
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import Context, MCPServer
@@ -19,7 +20,7 @@ from coatcheck.server import TaskContext, TaskPolicy, Tasks, TaskServer, http_ap
 from tests.requirements.marks import requirement
 from tests.server.asgi import running
 from tests.server.conftest import Connect, Watching
-from tests.server.wire import EXTENSION, in_memory, over_http
+from tests.server.wire import EXTENSION, WithSDK, client_options, in_memory, over_http
 
 pytestmark = pytest.mark.anyio
 
@@ -125,6 +126,16 @@ async def test_a_forgotten_lifespan_is_pointed_out() -> None:
     with pytest.raises(RuntimeError, match=r"lifespan=tasks\.lifespan"):
         _ = tasks.running
     assert server.name == "test"
+
+
+@requirement("F-060")
+async def test_a_server_whose_tasks_were_never_started_says_that_it_failed() -> None:
+    tasks = Tasks("memory://")
+    server: MCPServer[Any] = MCPServer("test", extensions=[tasks])
+    async with Client(server, **client_options()) as client:
+        with pytest.raises(MCPError) as refused:
+            await WithSDK(client, tasks).get("any")
+    assert refused.value.code == -32603
 
 
 class Another(Extension):

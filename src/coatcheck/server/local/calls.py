@@ -168,7 +168,7 @@ class LocalCalls:
 
         async def hand_in(request: RequestContext) -> HandlerResult:
             arguments = call.arguments_of(request)
-            await self._admit(served, asker, call, arguments)
+            await self._admit(served, asker, call, row, arguments)
             await prepare(request, arguments)
             made.append(await self._submit(served, asker, request, meta, row, arguments))
             return v2026.plain(v2026.write_created(made[0]))
@@ -213,20 +213,22 @@ class LocalCalls:
             "filled in."
         )
 
-    async def _admit(self, served: Running, asker: Asker, call: _Call[Any], arguments: Json) -> None:
-        """Hold a call that is made for someone to what that one may do. Your own code may do everything."""
+    async def _admit(self, served: Running, asker: Asker, call: _Call[Any], row: str, arguments: Json) -> None:
+        """Hold a call that is made for someone to what that one may do with what will run. Your own code may do
+        everything.
+        """
         if asker.is_nobody:
             return
         owner, rules = asker.owner(served), self._gate.authorities
         try:
             match call.kind.word:
                 case "tool":
-                    await rules.check_tool(call.name, arguments)
-                    self._gate.rates.check(call.name, owner)
+                    await rules.check_tool(row, arguments)
+                    self._gate.rates.check(row, owner)
                 case "prompt":
-                    await rules.check_prompt(call.name, arguments)
+                    await rules.check_prompt(row.removeprefix(PROMPT_PREFIX), arguments)
                 case _:
-                    await rules.check_resource(served.server, call.name)
+                    await rules.check_resource(served.server, str(arguments["uri"]))
         except (Forbidden, TooOften) as error:
             reason = "too often" if isinstance(error, TooOften) else "not allowed"
             served.desk.audit.denied(owner, call.method, reason, **{call.kind.word: call.name})
