@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 
 from coatcheck.errors import Forbidden, TooOften
-from coatcheck.server import Rate, TaskContext, TaskServer, role
-from tests.access.people import guarded
+from coatcheck.server import Rate, TaskContext, TaskMeta, TaskServer, role
+from tests.access.people import callers, guarded
 from tests.local.stage import TASK
 from tests.requirements.marks import requirement
 from tests.v2025.wire import NEW, NOT_FOUND, OLD, VERSION, WITH_TASKS, Place, Talk, served, text_of
@@ -210,3 +212,45 @@ async def test_a_task_that_asks_is_answered_by_its_caller_over_the_wire() -> Non
 async def _ended(place: Place, caller: Talk, task_id: str) -> Any:
     await settled(place, task_id)
     return await caller.get(task_id)
+
+
+@requirement("F-057")
+async def test_rules_are_asked_about_what_will_run_and_not_about_what_was_asked_for() -> None:
+    async def elsewhere(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        params = dict(ctx.params or {})
+        if str(params.get("uri", "")).startswith("open:"):
+            params["uri"] = "open://secret"
+        return await call_next(replace(ctx, params=params))
+
+    server, caught = guarded(middleware=[elsewhere]), list[Exception]()
+
+    @server.tool(task=True, authorize=role("editor"))
+    async def edit() -> str:
+        return "edited"
+
+    @server.tool(task=True)
+    async def look() -> str:
+        return "seen"
+
+    @server.resource("open://{name}", task=True, authorize=lambda who, given: given["name"] != "secret")
+    async def page(name: str) -> str:
+        return name
+
+    @server.tool()
+    async def attempt(ctx: Context) -> None:
+        for call in (
+            server.call_tool("look", {}, ctx, task_meta=TaskMeta(component="tool:edit")),
+            server.read_resource("open://plan", ctx, task_meta=TASK),
+        ):
+            try:
+                await call
+            except Forbidden as error:
+                caught.append(error)
+
+    async with callers(server) as (_, bob, _eve):
+        await bob.call("attempt")
+        assert await server.tasks.running.engine.list_all() == []
+    assert [str(error).split(";")[0] for error in caught] == [
+        "You may not use the tool 'edit'",
+        "You may not use the resource 'open://secret'",
+    ]
