@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
@@ -254,3 +255,19 @@ async def test_rules_are_asked_about_what_will_run_and_not_about_what_was_asked_
         "You may not use the tool 'edit'",
         "You may not use the resource 'open://secret'",
     ]
+
+
+async def test_a_call_without_a_context_has_nothing_to_do_with_who_is_served_meanwhile() -> None:
+    server = guarded()
+
+    @server.tool(task=True)
+    async def who() -> str:
+        return str(get_access_token())
+
+    @server.tool()
+    async def attempt() -> str:
+        result = await (await server.call_tool("who", task_meta=TASK))
+        return str(result.structured_content)
+
+    async with callers(server) as (ann, _, _eve):
+        assert (await ann.call("attempt"))["structuredContent"] == {"result": "{'result': 'None'}"}

@@ -104,12 +104,21 @@ def _said_hello(ctx: RequestContext) -> dict[str, Any]:
 
 
 def write_request(
-    version: str, meta: Mapping[str, Any], responses: Any = None, state: str | None = None, *, is_held: bool = False
+    version: str,
+    meta: Mapping[str, Any],
+    responses: Any = None,
+    state: str | None = None,
+    *,
+    is_held: bool = False,
+    is_nobodys: bool = False,
 ) -> Payload:
-    """Return the same of its parts: the request's `_meta`, and what came back from an earlier round."""
+    """Return the same of its parts: the request's `_meta`, and what came back from an earlier round.
+
+    `is_nobodys`: it has nothing to do with the request that is being served just now.
+    """
     return encode(
         Request(
-            caller=_said_by_token(),
+            caller=UNSET if is_nobodys else _said_by_token(),
             protocol_version=version,
             capabilities=_given(meta.get(CLIENT_CAPABILITIES_META_KEY)),
             client_info=_given(meta.get(CLIENT_INFO_META_KEY)),

@@ -58,7 +58,7 @@ class Asker:
             said = restore_request(self.task.task.call.meta)
             return encode(msgspec.structs.replace(said, meta=UNSET, input_responses=UNSET, request_state=UNSET))
         if self.request is None:
-            return write_request(v2025.VERSION, {}, is_held=True)
+            return write_request(v2025.VERSION, {}, is_held=True, is_nobodys=True)
         return read_request(request, CallToolRequestParams(name=""), is_held=True)
 
 
