@@ -13,7 +13,7 @@ from coatcheck.errors import AlreadyFinished, TaskCancelled, ToolFailed
 from coatcheck.family import Family
 from coatcheck.payload import decode
 from coatcheck.server.bodies.kinds import Kind
-from coatcheck.task import NOTHING, Status, Task
+from coatcheck.task import NOTHING, Failure, Status, Task
 
 Result = TypeVar("Result")
 _FOREVER = 10.0**9
@@ -69,8 +69,7 @@ class LocalTask(Generic[Result]):
         if task.status is Status.COMPLETED:
             return self._kind.read(task.result or NOTHING)
         if task.failure:
-            failure = task.failure
-            raise ToolFailed(failure.message, failure.code, decode(failure.data) if failure.data else None)
+            raise _failed(task.call.tool, task.failure)
         if task.status is Status.CANCELLED:
             raise TaskCancelled(task.id, task.status_message)
         raise TimeoutError(f"Task {task.id} has not ended after {timeout:g} s; it goes on, ask for its result again.")
@@ -111,6 +110,12 @@ class LocalTask(Generic[Result]):
     def _saw(self, task: Task) -> Task:
         self.latest = task
         return task
+
+
+def _failed(tool: str, failure: Failure) -> ToolFailed:
+    """Return an error of the tool's own as it raised it; what became of the task otherwise, with whose task it was."""
+    message = failure.message if failure.code is not None else f"The task of {tool} failed: {failure.message}"
+    return ToolFailed(message, failure.code, decode(failure.data) if failure.data else None)
 
 
 @dataclass(frozen=True, slots=True)
