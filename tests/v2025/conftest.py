@@ -8,16 +8,11 @@ from collections.abc import AsyncGenerator, Generator
 import pytest
 
 from tests.requirements.marks import pytest_configure
+from tests.server.conftest import no_settings_from_outside
 from tests.v2025.bench import Bench
 from tests.v2025.wire import Talk, Transport, served
 
-__all__ = ["pytest_configure"]
-
-
-@pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COATCHECK_STORE", "COATCHECK_CONCURRENCY", "COATCHECK_KEY"):
-        monkeypatch.delenv(name, raising=False)
+__all__ = ["no_settings_from_outside", "pytest_configure"]
 
 
 @pytest.fixture(autouse=True)
