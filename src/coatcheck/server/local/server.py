@@ -11,7 +11,6 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, GetPromptResult, InputRequiredResult
 from pydantic import AnyUrl
 
-from coatcheck.server.hook import RequestContext
 from coatcheck.server.local.asker import AnyContext, unsent
 from coatcheck.server.local.handle import LocalTask, TaskPage
 from coatcheck.server.local.meta import TaskMeta
@@ -30,7 +29,8 @@ class LocalServer(MCPServer[Any]):
 
     tasks: Tasks
     _state: Any = None
-    _unsent: RequestContext | None = None
+    _unsent: Context[Any, Any] | None = None
+    """That of all calls that nobody sent: it says the same to all of them."""
 
     @overload
     async def call_tool(
@@ -140,8 +140,10 @@ class LocalServer(MCPServer[Any]):
             return given
         state: Any = self.tasks.local.state
         if state is not self._state or self._unsent is None:
-            self._state, self._unsent = state, unsent({} if state is None else state, "", {})
-        return Context(request_context=self._unsent, mcp_server=self, subscriptions=self.tasks.bus)
+            request = unsent({} if state is None else state, "", {})
+            self._state = state
+            self._unsent = Context(request_context=request, mcp_server=self, subscriptions=self.tasks.bus)
+        return self._unsent
 
     @asynccontextmanager
     async def started(self) -> AsyncGenerator[Self]:
