@@ -35,10 +35,16 @@ _KEY_IDS = (  # hops from one id to the next, where `distinct` would read the wh
     " select (select min(sealed_by) from {0} where sealed_by > x) from k where x is not null)"
     " select x from k where x is not null"
 )
-_ALIVE = "from task where number = ? and id = ? and (expires_at > ? or expires_at is null)"
-_TASK, _VERSION = f"select owner, body {_ALIVE}", f"select version {_ALIVE}"
-_AND_OWNER = " and owner is ?"
-_TASK_OF, _VERSION_OF = _TASK + _AND_OWNER, _VERSION + _AND_OWNER
+_IS_SHOWN = "id = ? and (expires_at > ? or expires_at is null)"
+_OF_ALL, _OF_OWNER = (
+    {column: statement.format(column) for column in ("body", "version")}
+    for statement in (
+        f"select owner, {{}} from task where number = ? and {_IS_SHOWN}",
+        # Where there is no such row its neighbour is looked at instead: it takes as long as if there were one.
+        f"select case when {_IS_SHOWN} and owner is ? then {{}} end from task where number ="
+        " coalesce((select min(number) from task where number >= ?), (select max(number) from task))",
+    )
+)
 _WAITING_TOOLS = (
     "with recursive k(x) as (select min(tool) from task where state = 0 union all"
     " select (select min(tool) from task where state = 0 and tool > x) from k where x is not null)"
@@ -71,13 +77,13 @@ class Reader:
         self._reads = 0
 
     def task(self, task_id: str, owner: str | Everyone | None, alive_at: int) -> Task | None:
-        rows = self._one(_TASK, _TASK_OF, task_id, owner, alive_at)
-        return self._codec.load(rows[0][1], task_id, rows[0][0]) if rows else None
+        whose, body = self._one("body", task_id, owner, alive_at)
+        return None if body is None else self._codec.load(body, task_id, whose)
 
     def version(self, task_id: str, owner: str | Everyone | None, alive_at: int) -> float:
         """Return the kept version without reading the rest; what is not there is newer than anything."""
-        rows = self._one(_VERSION, _VERSION_OF, task_id, owner, alive_at)
-        return rows[0][0] if rows else math.inf
+        _, version = self._one("version", task_id, owner, alive_at)
+        return math.inf if version is None else version
 
     def list(self, query: Query) -> Sequence[Task]:
         ranges = [_older_than(query.after, index_range) for index_range in _index_ranges(query)]
@@ -172,11 +178,14 @@ class Reader:
                 logger.error("Task %s is passed over: %s", task_id, error)
             return None
 
-    def _one(self, of_all: str, of_owner: str, task_id: str, owner: str | Everyone | None, alive_at: int) -> list[_Row]:
-        """Read of a row that may be seen; of another, SQLite looks at what comes before its body only."""
+    def _one(self, column: str, task_id: str, owner: str | Everyone | None, alive_at: int) -> tuple[str | None, Any]:
+        """Read whose a row is, and one column of it, if it may be seen; else there is None, and no body is read."""
+        number = number_of(task_id)
         if owner is EVERYONE:
-            return self._rows(of_all, (number_of(task_id), task_id, alive_at))
-        return self._rows(of_owner, (number_of(task_id), task_id, alive_at, owner))
+            rows = self._rows(_OF_ALL[column], (number, task_id, alive_at))
+            return rows[0] if rows else (None, None)
+        rows = self._rows(_OF_OWNER[column], (task_id, alive_at, owner, number))
+        return owner, rows[0][0] if rows else None
 
     def _rows(self, statement: str, values: Sequence[object]) -> list[_Row]:
         try:
