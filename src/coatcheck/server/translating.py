@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from typing import Annotated, Any, get_args, get_origin
 
 from mcp.server.mcpserver import Context, Resolve
 from mcp.server.mcpserver.utilities.context_injection import find_context_parameter
 
-Function = Callable[..., Any]
+from coatcheck.server.signatures import Function, hints_of, is_async, show_as
+
 SDKContext = Context[Any, Any]
 
 
@@ -22,13 +22,13 @@ class Translator:
 
     def of(self, function: Function) -> Function:
         """Return what to call in its place: same name, same parameters."""
-        parameter, hints = find_context_parameter(function), _hints(function)
+        parameter, hints = find_context_parameter(function), hints_of(function)
         changed = {name: self._annotation(hint) for name, hint in hints.items()}
         if parameter is None and changed == hints:
             return function
         wrapper = self._wrapper(function, parameter)
         if changed != hints:
-            _annotate(wrapper, function, changed)
+            show_as(wrapper, function, changed)
         return wrapper
 
     def _wrapper(self, function: Function, parameter: str | None) -> Function:
@@ -37,7 +37,7 @@ class Translator:
                 return kwargs
             return {**kwargs, parameter: self._translate(kwargs[parameter])}
 
-        if _is_async(function):
+        if is_async(function):
 
             @functools.wraps(function)
             async def on_loop(*args: Any, **kwargs: Any) -> Any:
@@ -63,24 +63,3 @@ class Translator:
         if function not in self._resolvers:
             self._resolvers[function] = self.of(function)
         return self._resolvers[function]
-
-
-def _is_async(function: Function) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def _hints(function: Function) -> dict[str, Any]:
-    try:
-        return get_type_hints(function, include_extras=True)
-    except Exception:  # the SDK has its own say about annotations it cannot read
-        return {}
-
-
-def _annotate(wrapper: Function, function: Function, hints: Mapping[str, Any]) -> None:
-    signature = inspect.signature(function)
-    parameters = [
-        each.replace(annotation=hints.get(each.name, each.annotation)) for each in signature.parameters.values()
-    ]
-    returns = hints.get("return", signature.return_annotation)
-    wrapper.__signature__ = signature.replace(parameters=parameters, return_annotation=returns)  # pyright: ignore[reportFunctionMemberAccess]
-    wrapper.__annotations__ = dict(hints)

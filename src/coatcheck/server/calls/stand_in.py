@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import anyio.to_thread
 from mcp.shared.exceptions import MCPError
@@ -20,6 +19,7 @@ from coatcheck.context import TaskContext
 from coatcheck.dialects.words import INTERNAL_ERROR
 from coatcheck.errors import ToolFailed
 from coatcheck.server.bodies.plain_context import PlainContext
+from coatcheck.server.signatures import hints_of, is_async, show_as
 from coatcheck.sync_context import SyncContext
 
 
@@ -51,7 +51,7 @@ def stand_in(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             raise MCPError(INTERNAL_ERROR if error.code is None else error.code, error.message, error.data) from error
 
     if parameter:
-        _hide(tool, function, parameter)
+        show_as(tool, function, hints_of(function), without=[parameter])
     return tool
 
 
@@ -64,7 +64,7 @@ def _body(function: Callable[..., Any], name: str, parameter: str | None) -> wir
     def bound(context: TaskContext | SyncContext, /, **arguments: Any) -> Any:
         return function(**arguments, **({parameter: context} if parameter else {}))
 
-    if _is_async(function):
+    if is_async(function):
         return lambda context, arguments: bound(context, **arguments)
     in_thread = wiring.tool(bound, name=name).work
 
@@ -76,33 +76,9 @@ def _body(function: Callable[..., Any], name: str, parameter: str | None) -> wir
     return off_loop
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
 def _context_parameter(function: Callable[..., Any]) -> str | None:
     """Return the parameter annotated `TaskContext` or `SyncContext`, which no client may fill."""
-    for name, hint in _hints(function).items():
+    for name, hint in hints_of(function).items():
         if name != "return" and any(kind in (TaskContext, SyncContext) for kind in (hint, *get_args(hint))):
             return name
     return None
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(function, include_extras=True)
-    except Exception:  # the SDK has its own say about annotations it cannot read
-        return {}
-
-
-def _hide(tool: Callable[..., Any], function: Callable[..., Any], parameter: str) -> None:
-    hints = _hints(function)
-    signature = inspect.signature(function)
-    shown = [
-        given.replace(annotation=hints.get(given.name, given.annotation))
-        for given in signature.parameters.values()
-        if given.name != parameter
-    ]
-    returns = hints.get("return", signature.return_annotation)
-    tool.__signature__ = signature.replace(parameters=shown, return_annotation=returns)  # pyright: ignore[reportFunctionMemberAccess]
-    tool.__annotations__ = {name: hint for name, hint in hints.items() if name != parameter}
