@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -115,7 +114,8 @@ async def test_a_child_that_was_lost_for_good_is_an_error_in_its_parent(stage: S
 async def test_whenever_a_parent_is_killed_it_has_its_children_once(stage: Stage, seed: int) -> None:
     chance = random.Random(seed)
     victim, task_id = await stage.start("work", 12)
-    await asyncio.sleep(chance.uniform(0, 0.03))  # somewhere in the middle of making them, more or less
+    for _ in range(chance.randrange(12)):  # so many run already, while others are still being made
+        await victim.says("holding")
     await victim.kill()
     async with stage.server().started() as server:
         task = await server.task(task_id)

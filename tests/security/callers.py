@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def events(lines: Iterator[str] | list[str]) -> Iterator[Json]:
             yield json.loads(line[5:])
 
 
-class Caller:
+class Caller(ABC):
     """One client. Requests all have the same id, so that their answers can be compared."""
 
     generation: ClassVar[str]
@@ -70,11 +71,11 @@ class Caller:
     def close(self) -> None:
         self.http.close()
 
-    def body(self, method: str, params: Mapping[str, Any]) -> Json:
-        raise NotImplementedError
+    @abstractmethod
+    def body(self, method: str, params: Mapping[str, Any]) -> Json: ...
 
-    def headers(self, body: Json) -> dict[str, str]:
-        raise NotImplementedError
+    @abstractmethod
+    def headers(self, body: Json) -> dict[str, str]: ...
 
     def post(self, body: Any, **replaced: str | None) -> Reply:
         """Post anything, with the headers a good client would send but for those replaced; None leaves one out."""
@@ -89,13 +90,13 @@ class Caller:
     def ask(self, method: str, /, **params: Any) -> Reply:
         return self.post(self.body(method, params))
 
+    @abstractmethod
     def use(self, tool: str, /, **arguments: Any) -> Reply:
         """Call a tool, as a client without tasks does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def call(self, tool: str, /, **arguments: Any) -> Reply:
         """Call a tool as a task."""
-        raise NotImplementedError
 
     def hand_in(self, tool: str, /, **arguments: Any) -> str:
         """Call a tool as a task; return the task's id."""
